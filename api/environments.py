@@ -1,7 +1,7 @@
 """Removes the values of environment variables from answers to users whose role is only read.
 
 Values may be secrets. Names stay, with null as their value: a reader sees which variables a hook, a worker or
-a task gets. Every route that answers with a task group, a task or a template passes it through here.
+a task gets. Every route that answers with a task group, a task, a job or a template passes it through here.
 """
 
 from collections.abc import Mapping
@@ -13,6 +13,7 @@ from mitosis.contracts.accounts import RANK, Role, User
 from mitosis.contracts.errors import PermissionDenied
 from mitosis.contracts.following import GroupEvent, OutputEvent
 from mitosis.contracts.http import Page, TaskGroupInfo, TaskInfo
+from mitosis.contracts.jobs import JobVersion
 from mitosis.contracts.templates import TemplateInfo
 
 HOLDERS = (
@@ -70,6 +71,17 @@ def shown_template(template: TemplateInfo, *, values: bool) -> TemplateInfo:
     return template.model_copy(update={"spec": spec})
 
 
+def shown_job(job: JobVersion, *, values: bool) -> JobVersion:
+    """Return a version of a job as a caller may see it."""
+    if values:
+        return job
+    definition = {**job.definition, "steps": _parts(job.definition.get("steps"))}
+    if "groups" in definition:
+        groups = definition["groups"]
+        definition["groups"] = {name: _parts(group) for name, group in groups.items()}
+    return job.model_copy(update={"definition": definition})
+
+
 def shown_groups(page: Page[TaskGroupInfo], user: User) -> Page[TaskGroupInfo]:
     """Return a list of task groups of several user groups."""
     items = [shown_group(each, values=sees_values_in(user, each.group_name)) for each in page.items]
@@ -108,6 +120,16 @@ def require_values(spec: Mapping[str, Any], *, values: bool) -> None:
             "copying environment variables needs the role write in the user group they are from",
             needed="write",
         )
+
+
+def _parts(parts: object) -> object:
+    """Return a mapping of parts, each without the values of its environment."""
+    if not isinstance(parts, Mapping):
+        return parts
+    return {
+        name: _names_only(part) if isinstance(part, Mapping) else part
+        for name, part in parts.items()
+    }
 
 
 def _names_only(spec: Mapping[str, Any]) -> dict[str, Any]:

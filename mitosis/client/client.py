@@ -23,6 +23,7 @@ from mitosis.client.creating import GroupArgument, planned
 from mitosis.client.finding import find_target
 from mitosis.client.following import follow
 from mitosis.client.host_calls import HostCalls
+from mitosis.client.job_calls import JobCalls
 from mitosis.client.output_calls import OutputCalls, task_path
 from mitosis.client.parameters import (
     check_tasks,
@@ -91,6 +92,7 @@ class Client(
     HostCalls,
     PlanCalls,
     TemplateCalls,
+    JobCalls,
     ProcessCalls,
     WorkerCalls,
     AccountCalls,

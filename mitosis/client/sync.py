@@ -16,6 +16,7 @@ import httpx2
 from mitosis.client.client import Client
 from mitosis.client.creating import GroupArgument
 from mitosis.client.finding import find_target
+from mitosis.client.job_calls import Job
 from mitosis.client.loop_thread import LoopThread
 from mitosis.client.port import Group, Until
 from mitosis.client.submitting import Part, Tasks
@@ -42,6 +43,7 @@ from mitosis.contracts.http import (
     TaskInfo,
     Token,
 )
+from mitosis.contracts.jobs import JobInfo, JobVersion
 from mitosis.contracts.lifecycle import ListedState, TaskGroupState, TaskState
 from mitosis.contracts.outcome import FailureKind
 from mitosis.contracts.plans import PlanInfo
@@ -50,6 +52,7 @@ from mitosis.contracts.retention import Retention
 from mitosis.contracts.task_cancel import CancelledTask, CancelledTasks, TaskFilter
 from mitosis.contracts.templates import TemplateInfo
 from mitosis.contracts.wire import ReadOutputAnswer, SubmitAnswer
+from mitosis.jobs.definition import JobDefinition
 
 T = TypeVar("T")
 
@@ -332,6 +335,23 @@ class SyncClient(SyncWorkerCalls, SyncAccountCalls):
 
     def delete_template(self, template: Template) -> None:
         self._loop.run(self._client.delete_template(template))
+
+    def define_job(
+        self, definition: JobDefinition | Mapping[str, Any], *, group_name: str | None = None
+    ) -> JobVersion:
+        return self._loop.run(self._client.define_job(definition, group_name=group_name))
+
+    def jobs(self) -> Iterator[JobInfo]:
+        return self._each(self._client.jobs())
+
+    def job(self, job: Job, *, version: int | None = None) -> JobVersion:
+        return self._loop.run(self._client.job(job, version=version))
+
+    def job_versions(self, job: Job) -> Iterator[JobInfo]:
+        return self._each(self._client.job_versions(job))
+
+    def delete_job(self, job: Job) -> None:
+        self._loop.run(self._client.delete_job(job))
 
     def register_manager(self, manager: RegisterManager) -> RegisteredManager:
         return self._loop.run(self._client.register_manager(manager))

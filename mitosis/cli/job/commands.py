@@ -1,7 +1,7 @@
 """`mitosis job …`: registers the commands of this folder."""
 
 from mitosis.cli import plain_app
-from mitosis.cli.job import check, define, diff, graph
+from mitosis.cli.job import check, define, diff, graph, stored
 from mitosis.cli.registration import register
 
 app = plain_app()
@@ -9,11 +9,15 @@ app = plain_app()
 
 @app.callback()
 def job() -> None:
-    """Check, draw and compare definitions of jobs: steps of tasks with an order and parameters."""
+    """Check, draw, compare and store definitions of jobs: steps of tasks with an order and parameters."""
 
 
 register(app, "check")(check.check)
 register(app, "schema")(check.schema)
 register(app, "define")(define.define)
+register(app, "list")(stored.list_jobs)
+register(app, "show")(stored.show)
+register(app, "versions")(stored.versions)
+register(app, "delete")(stored.delete)
 register(app, "graph")(graph.graph)
 register(app, "diff")(diff.diff)

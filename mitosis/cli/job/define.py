@@ -6,8 +6,9 @@ import typer
 
 from mitosis.cli.context import Cli
 from mitosis.cli.job.arguments import FileArgument, ParametersOption, parameters, read_file
+from mitosis.cli.job.stored import job_item
 from mitosis.cli.rendering import Table
-from mitosis.contracts.errors import InvalidRequest, NotAvailable
+from mitosis.contracts.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from mitosis.jobs.expansion import ExpandedStep, Expansion
@@ -20,15 +21,26 @@ def define(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show steps, tasks, edges and counts; store nothing.")
     ] = False,
+    group: Annotated[
+        str | None, typer.Option(metavar="USERGROUP", help="User group that owns the job.")
+    ] = None,
 ) -> None:
-    """Check a definition; with --dry-run, show its steps, tasks and edges with these parameters."""
+    """Store a definition as the next version of the job of its name; the same as the last one adds none.
+
+    With --dry-run, show its steps, tasks and edges with these parameters instead.
+    """
     from mitosis.jobs.expansion import expand
 
     definition = read_file(file)
     if not dry_run:
         if param:
             raise InvalidRequest("belongs to --dry-run and to a run of the job", option="-p")
-        raise NotAvailable("this version stores no definitions yet", hint="use: --dry-run")
+        with cli.client() as client:
+            stored = client.define_job(definition, group_name=group)
+        cli.output.item(job_item(stored))
+        if not stored.created:
+            cli.hint(f"version {stored.version} is the same; nothing was stored")
+        return
     expansion = expand(definition, parameters(definition, param))
     cli.output.table(expansion_table(expansion))
     cli.output.note(f"\n{totals_text(expansion)}")

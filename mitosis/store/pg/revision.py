@@ -5,7 +5,7 @@ import psycopg
 from mitosis.contracts.errors import ConfigurationError
 from mitosis.store.pg.database import Database
 
-REVISION = "0007"
+REVISION = "0008"
 """The last migration of this version; they are numbered in their order."""
 
 

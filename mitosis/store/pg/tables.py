@@ -295,6 +295,29 @@ task_group_templates = Table(
     UniqueConstraint("user_group_id", "name"),
 )
 
+jobs = Table(
+    "jobs",
+    METADATA,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("uuid", Uuid, nullable=False, unique=True, server_default=text("gen_random_uuid()")),
+    Column("user_group_id", BigInteger, ForeignKey("user_groups.id"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("latest", Integer, nullable=False, server_default=text("0")),
+    UniqueConstraint("user_group_id", "name"),
+)
+
+job_versions = Table(
+    "job_versions",
+    METADATA,
+    Column("job_id", BigInteger, _part_of("jobs"), nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("definition", JSON, nullable=False),
+    Column("creator_id", BigInteger, ForeignKey("users.id"), nullable=False),
+    Column("created_at", Moment, nullable=False, server_default=text("now()")),
+    PrimaryKeyConstraint("job_id", "version"),
+)
+
 group_live = Table(
     "group_live",
     METADATA,

@@ -26,7 +26,7 @@ SPEC = {
     "environment_probe": HOOK,
 }
 GROUP, TASK, TEMPLATE = "/task-groups/{reference}", "/tasks/{task_uuid}", "/task-group-templates"
-HOST = "/managers/{manager_id}"
+HOST, JOB = "/managers/{manager_id}", "/jobs/{reference}"
 WORKER, NAMED = "/workers/{worker_id}", "/named-tasks/{namespace}/{name}/{version}"
 
 RULES = {
@@ -42,6 +42,8 @@ RULES = {
         "POST /task-groups/plan",
         f"GET {TEMPLATE}",
         f"POST {TEMPLATE}",
+        "GET /jobs",
+        "POST /jobs",
         "GET /workers",
         "GET /named-tasks",
         "GET //metrics",
@@ -67,6 +69,8 @@ RULES = {
         f"GET {TASK}/explain",
         f"GET {TASK}/output",
         f"GET {TEMPLATE}/{{reference}}",
+        f"GET {JOB}",
+        f"GET {JOB}/versions",
         f"GET {HOST}",
         f"GET {HOST}/explain",
         f"GET {WORKER}",
@@ -91,6 +95,7 @@ RULES = {
         f"DELETE {GROUP}",
         f"POST {TASK}/cancel",
         f"DELETE {TEMPLATE}/{{reference}}",
+        f"DELETE {JOB}",
         f"POST {HOST}/drain",
         f"POST {HOST}/resume",
         f"POST {WORKER}/drain",
@@ -174,6 +179,7 @@ SHOWS_ENVIRONMENTS = {
     f"GET {TASK}/output",
     f"GET {TEMPLATE}",
     f"GET {TEMPLATE}/{{reference}}",
+    f"GET {JOB}",
     f"GET {WORKER}",
     f"GET {NAMED}/workers",
     f"GET {NAMED}/available-worker",
@@ -191,6 +197,7 @@ class Scene:
     async def call(self, route: str, holder: str, body: object = None) -> tuple[int, str]:
         method, path = route.split(" ", 1)
         path = path.replace("/task-group-templates/{reference}", "/task-group-templates/ann/saved")
+        path = path.replace("/jobs/{reference}", "/jobs/ann/etl")
         answer = await self.api.call(
             method,
             path.format(**self.places),
@@ -219,6 +226,8 @@ async def scene(database: str) -> AsyncIterator[Scene]:
             )
             await client.submit("work", [{"command": ["true"], "environment": {NAME: VALUE}}])
             await client.save_template("saved", task_group="work")
+            step = {"command": ["true"], "environment": {NAME: VALUE}}
+            await client.define_job({"name": "etl", "steps": {"one": step}})
             await client.delete_manager(hosts[1].manager_id)
             (task,) = [one async for one in client.tasks("work")]
         await settled(api, group.task_group_id)
