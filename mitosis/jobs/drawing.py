@@ -78,8 +78,10 @@ def _remarks(step: Step) -> Iterator[str]:
     yield f"[{step.executed_by}]"
     if step.after and set(step.after.values()) | {Outcome.SUCCESS} == {Outcome.SUCCESS}:
         if len(step.after) > 1:
-            yield f"after {', '.join(step.after)}"
+            yield f"after {', '.join(sorted(step.after))}"
     elif step.after:
-        yield "after " + ", ".join(f"{name}: {outcome}" for name, outcome in step.after.items())
+        yield "after " + ", ".join(
+            f"{name}: {outcome}" for name, outcome in sorted(step.after.items())
+        )
     if step.when is not None:
         yield f"when {step.when}"

@@ -1,6 +1,6 @@
 """Whether every reference of a definition has a value when it is used."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from graphlib import CycleError
 from typing import Any
 
@@ -208,7 +208,7 @@ def _hook_problems(
         fields = {} if hook is None else {"command": hook.command, "environment": hook.environment}
         for where, text in texts_in(fields, path):
             try:
-                found: Iterable[Any] = parts_of(text)
+                found = parts_of(text)
             except ValueError as error:
                 yield Problem(where, str(error))
                 continue
@@ -216,7 +216,8 @@ def _hook_problems(
                 if not isinstance(part, Reference):
                     continue
                 if part.root == "params":
-                    yield from _parameter_problem(part, where, parameters, is_alone=False)
+                    alone = len(found) == 1 and where[3] == "command"
+                    yield from _parameter_problem(part, where, parameters, is_alone=alone)
                 elif part.root in {"run", "job"}:
                     yield from _field_problem(part, where)
                 else:

@@ -60,7 +60,7 @@ def task_of(step: Step, values: Values) -> SubmittedTask:
     """
     fields: dict[str, Any] = {
         "environment": {
-            name: _filled(text, values, f"environment.{name}")
+            name: filled(text, values, f"environment.{name}")
             for name, text in step.environment.items()
         },
         "priority": step.priority,
@@ -76,7 +76,7 @@ def task_of(step: Step, values: Values) -> SubmittedTask:
     if step.arguments is not None:
         fields["arguments"] = _value(step.arguments, values, "arguments")
     if step.working_directory is not None:
-        fields["working_directory"] = _filled(step.working_directory, values, "working_directory")
+        fields["working_directory"] = filled(step.working_directory, values, "working_directory")
     if step.task_timeout is not None:
         fields["timeout_seconds"] = step.task_timeout.total_seconds()
     return submission(fields)
@@ -95,7 +95,7 @@ def argv_of(command: tuple[str, ...], values: Values) -> list[str]:
         where = f"command[{index}]"
         parts = parts_of(text)
         if len(parts) != 1 or isinstance(parts[0], str):
-            argv.append(_filled(text, values, where))
+            argv.append(filled(text, values, where))
             continue
         found = _looked_up(parts[0], values, where)
         if isinstance(found, list | tuple):
@@ -139,7 +139,7 @@ def _value(template: Any, values: Values, where: str) -> Any:
         parts = parts_of(template)
         if len(parts) == 1 and isinstance(parts[0], Reference):
             return _looked_up(parts[0], values, where)
-        return _filled(template, values, where)
+        return filled(template, values, where)
     if isinstance(template, Mapping):
         return {name: _value(one, values, f"{where}.{name}") for name, one in template.items()}
     if isinstance(template, list | tuple):
@@ -147,7 +147,12 @@ def _value(template: Any, values: Values, where: str) -> Any:
     return template
 
 
-def _filled(text: str, values: Values, where: str) -> str:
+def filled(text: str, values: Values, where: str) -> str:
+    """Return a text with the values of its references; ``where`` is its field, for the error.
+
+    Raises:
+        InvalidRequest: a reference has no value, or one that cannot stand within text.
+    """
     return "".join(
         part if isinstance(part, str) else _text(_looked_up(part, values, where), part, where)
         for part in parts_of(text)

@@ -13,7 +13,9 @@ _BLOCK = re.compile(r"^```(?P<language>\w+)\n(?P<text>.*?)^```", re.MULTILINE | 
 _FILE = re.compile(r"^(?:#|//|--) (?P<name>[\w./-]+\.\w+)$")
 ANY = "…"
 TYPED = (
+    "from-airflow.md",
     "from-celery.md",
+    "from-make.md",
     "from-slurm.md",
     "from-xargs.md",
     "hooks.md",
