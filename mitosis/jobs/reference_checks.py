@@ -9,7 +9,7 @@ from mitosis.jobs.definition import GroupSettings, Parameter, Step
 from mitosis.jobs.fields import Outcome, ParameterType
 from mitosis.jobs.graph import layers
 from mitosis.jobs.problems import Path, Problem, near
-from mitosis.jobs.references import Reference, parse_reference, parts_of
+from mitosis.jobs.references import Reference, parse_reference, parts_of, references_in
 
 RUN_FIELDS = ("id", "nominal_time")
 JOB_FIELDS = ("name", "version")
@@ -30,6 +30,31 @@ def reference_problems(
     for name, group in groups.items():
         if group is not None:
             yield from _hook_problems(name, group, parameters)
+    yield from _plain_problems(known, parameters)
+
+
+def _plain_problems(
+    steps: Mapping[str, Step], parameters: Mapping[str, Parameter | None]
+) -> Iterator[Problem]:
+    """Yield references where values are plain: they would be passed on as they are written."""
+    plain: dict[Path, Any] = {
+        ("steps", name, "over"): step.over
+        for name, step in steps.items()
+        if isinstance(step.over, tuple)
+    }
+    for name, parameter in parameters.items():
+        if parameter is not None:
+            plain["parameters", name, "default"] = parameter.default
+    for place, value in plain.items():
+        for path, text in texts_in(value, place):
+            try:
+                found = references_in(text)
+            except ValueError:  # braces of another language
+                continue
+            if found:
+                yield Problem(
+                    path, f"{found[0]} is not replaced in a value; write it where the value is used"
+                )
 
 
 def texts_in(value: Any, path: Path) -> Iterator[tuple[Path, str]]:

@@ -159,6 +159,8 @@ def test_the_job_is_right() -> None:
             "remove one",
         ),
         ("timeout", 0, "timeout", "longer than 0"),
+        ("parameters/date", {"default": "{{ run.id }}"}, "parameters.date.default", "not replaced"),
+        ("steps/prepare/over", [["{{ item }}"]], "steps.prepare.over[0][0]", "not replaced"),
         ("description", float("nan"), "description", "JSON"),
     ],
 )
@@ -258,7 +260,13 @@ STEP = {"command": ["x"]}
         ({"steps": {"a": STEP | {f"f{n}": 1 for n in range(20_000)}}}, "steps.a.f0"),
         ({"steps": {f"s{n}": {"cmd": []} for n in range(1000)}}, "steps.s0.cmd"),
         ({"steps": {"a": STEP | {"after": [f"s{n}" for n in range(20_000)]}}}, "steps.a.after.s0"),
-        ({"steps": {"a": {"command": ["x", *["{{ params.q }}"] * 20_000]}}}, "steps.a.command[1]"),
+        (
+            {
+                "parameters": {f"parameter{n}": {} for n in range(900)},
+                "steps": {"a": {"command": ["x", *["{{ params.prameter }}"] * 20_000]}},
+            },
+            "steps.a.command[1]",
+        ),
         ({"steps": {"a": {"command": ["x", "{{" + " " * 100_000]}}}, "steps.a.command[1]"),
         ({"steps": {"a": {"command": ["x", "{{ " * 30_000]}}}, "steps.a.command[1]"),
     ],
@@ -281,3 +289,7 @@ def test_results_are_known_in_a_graph_with_many_edges() -> None:
         "after": "s119",
     }
     assert problems({"name": "j", "steps": steps}) == {}
+
+
+def test_braces_of_another_language_are_plain_text_in_a_default() -> None:
+    assert problems(changed("parameters/date", {"default": "{{.Names}}"})) == {}
