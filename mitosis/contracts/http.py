@@ -19,6 +19,7 @@ from pydantic import (
 from mitosis.contracts.allocation import PlanInfo, WorkerAllocationPlan
 from mitosis.contracts.checked_model import CheckedModel, Flag, Integer, Number
 from mitosis.contracts.duration import Duration
+from mitosis.contracts.failing_host import FailingHost
 from mitosis.contracts.hook import HookInfo, HookSpec
 from mitosis.contracts.identifiers import Name, NewName, Tag
 from mitosis.contracts.lease_settings import LeaseSettings
@@ -299,6 +300,8 @@ class TaskGroupInfo(AnswerBody):
     """It was ended because its setup had failed on every host that may run it; ``reason`` names them."""
     cancel_stats: CancelStats | None = None
     """In the answer to a cancel."""
+    failing_host: FailingHost | None = None
+    """Only in the view of one task group."""
 
 
 class VerbBody(RequestBody):

@@ -4,7 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from shlex import quote
+from uuid import UUID
 
+from mitosis.contracts.failing_host import FailingHost
 from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.contracts.http import WAITING_SETUP_FAILED
 from mitosis.contracts.liveness import HOST_TAKES_WITHIN
@@ -13,6 +15,8 @@ from mitosis.scheduling.wording import exact
 NAMES_AT_ONCE = 20
 """Hosts that are named in a row for the same reason."""
 MOST_CHARACTERS = 4000
+NEARLY_ALL = 0.9
+"""From this part of the failures of a task group on, they come from one host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +61,47 @@ class FailedHost:
 
     name: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndedThere:
+    """How tasks of one task group ended on one host; without a name: failures that no host is blamed for."""
+
+    manager_id: UUID | None
+    manager_name: str | None
+    failed: int
+    succeeded: int
+
+
+def failing_host(
+    ended: Sequence[EndedThere], quarantine_after: int, *, cut: bool = False
+) -> FailingHost | None:
+    """Return the host that nearly all failures of a task group come from, if no task succeeded there.
+
+    ``cut``: more tasks have failed than are counted.
+    """
+    enough = max(quarantine_after, NEARLY_ALL * sum(one.failed for one in ended))
+    for one in ended:
+        if one.manager_id is None or one.manager_name is None:
+            continue
+        if one.failed >= enough and not one.succeeded:
+            line = _failing_line(one, [other for other in ended if other is not one], cut=cut)
+            return FailingHost(
+                manager_id=one.manager_id,
+                manager_name=one.manager_name,
+                tasks_failed=one.failed,
+                line=line,
+            )
+    return None
+
+
+def _failing_line(host: EndedThere, others: Sequence[EndedThere], *, cut: bool) -> str:
+    line = f"may be broken: {'at least ' if cut else ''}{host.failed} tasks failed there, and none succeeded"
+    if succeeded := sum(one.succeeded for one in others):
+        return f"{line}; {succeeded} succeeded elsewhere"
+    if any(one.failed for one in others):
+        return line
+    return f"{line}; no other host ran any: the tasks are to blame if they fail on another one too"
 
 
 def setup_failed_on(hosts: Sequence[FailedHost]) -> str:

@@ -11,7 +11,7 @@ from uuid import UUID
 from mitosis.cli.follow.display import Display, Progress, now, short_span
 from mitosis.cli.follow.exit_statuses import MEANING, RunExit
 from mitosis.cli.follow.failures import Failures, table
-from mitosis.cli.group.view import hint_of_hook
+from mitosis.cli.group.view import failing_host_text, hint_of_hook
 from mitosis.cli.outages import Outages
 from mitosis.client.client import Client
 from mitosis.concurrency import cancel_and_wait
@@ -89,6 +89,8 @@ class Follower:
         if rows := failures.rows():
             for line in ["", *table(rows, shutil.get_terminal_size((100, 24)).columns), ""]:
                 self._display.say(line)
+            if text := failing_host_text(group):
+                self._display.say(f" {text}")
             self._display.say(
                 f" show the output of one: mitosis logs {group.name}/{rows[0].tasks[0]} --stderr"
             )

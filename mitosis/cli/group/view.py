@@ -21,6 +21,7 @@ def group_item(group: "TaskGroupInfo") -> Item:
         ("cancelled", _cancelled_text(group)),
         ("waits for", group.waiting_for or ""),
         ("reason", group.reason or ""),
+        ("failures", failing_host_text(group)),
         ("rate", f"{group.tasks_per_second:.3g} tasks/s" if group.tasks_per_second else ""),
         ("expected end", time_text(group.estimated_completion_at)),
         ("tags", ", ".join(group.tags)),
@@ -67,6 +68,12 @@ def counts_text(group: "TaskGroupInfo") -> str:
     text = f"{group.tasks_completed} of {group.tasks_total} completed"
     text += f" ({', '.join(parts)})" if parts else ""
     return text + (f", {group.tasks_running} running" if group.tasks_running else "")
+
+
+def failing_host_text(group: "TaskGroupInfo") -> str:
+    """Return the host that its failures come from, and what may be wrong; or nothing."""
+    host = group.failing_host
+    return "" if host is None else f"{host.manager_name} {host.line}"
 
 
 def _cancelled_text(group: "TaskGroupInfo") -> str:

@@ -1,11 +1,13 @@
 """`explain`: the reasons for the state of a task group or a task, and for each host."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
 from mitosis.contracts.errors import NotFound
 from mitosis.contracts.explain import Explanation, HostReason, Obstacle
+from mitosis.contracts.failing_host import FailingHost
 from mitosis.contracts.ids import parse_task_uuid
 from mitosis.contracts.lifecycle import ManagerState
 from mitosis.store.groups.decided_reasons import (
@@ -15,6 +17,7 @@ from mitosis.store.groups.decided_reasons import (
     reason_of_host,
 )
 from mitosis.store.leases.decisions import explain_decision
+from mitosis.store.leases.failing_host import explained_failing_host
 from mitosis.store.leases.no_host_reasons import Reason
 from mitosis.store.leases.reasons import (
     IDLE,
@@ -52,11 +55,15 @@ async def explain_group(store: Store, task_group_id: UUID) -> Explanation:
     async with store.database.connection() as connection:
         number = await group_number(connection, task_group_id)
         found = await read_waiting(connection, store, number)
+        failing = await explained_failing_host(connection, store, number)
     facts = require_task_group(found, task_group_id)
     decided = await _decided(store, facts)
     hosts = await _hosts(store, facts, decided)
     reason = why(facts)
     change = _change(facts, reason, decided)
+    if failing is not None:
+        reason = replace(reason, line=f"{reason.line}; {failing.manager_name} {failing.line}")
+        hosts = tuple(_with_failures(host, failing) for host in hosts)
     return _explanation(facts, reason, facts.group.state, hosts, change)
 
 
@@ -162,6 +169,13 @@ def _host(
         line=reason.line,
         obstacles=tuple(_obstacles(host, facts, decided)),
     )
+
+
+def _with_failures(host: HostReason, failing: FailingHost) -> HostReason:
+    """Add to the line of the failing host that it may be broken."""
+    if host.manager_id != failing.manager_id:
+        return host
+    return host.model_copy(update={"line": f"{host.line}; {failing.line}"})
 
 
 def _obstacles(host: WaitingHost, facts: Waiting, decided: Decided) -> Sequence[Obstacle]:

@@ -19,6 +19,7 @@ from mitosis.contracts.switching import SwitchingCosts
 from mitosis.contracts.temporal_names import task_group_workflow_id
 from mitosis.store.groups.cleanup import AWAITED, cleanup_parameters
 from mitosis.store.leases.failed_setups import failed_setups
+from mitosis.store.leases.failing_host import read_failing_host
 from mitosis.store.leases.reasons import waiting_for
 from mitosis.store.leases.switching import switching_of
 from mitosis.store.leases.waiting import read_waiting
@@ -104,8 +105,19 @@ async def read_group(store: Store, task_group_id: UUID) -> NumberedInfo:
         parameters = {"group_number": shown.number, "unfinished": shown.tasks_unfinished}
         details = await fetch_one(connection, _Details, DETAILS, parameters)
         reason = await _waiting_for(connection, store, shown.number, settled=shown.settled)
+        failing = await read_failing_host(
+            connection,
+            store,
+            shown.number,
+            failed=shown.tasks_failed,
+            succeeded=shown.tasks_succeeded,
+        )
     terms = terms_of(shown.lease_settings.values(), store.lease_terms)
-    more: dict[str, object] = {"waiting_for": reason, "lease_terms": terms.shown()}
+    more: dict[str, object] = {
+        "waiting_for": reason,
+        "lease_terms": terms.shown(),
+        "failing_host": failing,
+    }
     if details is not None:
         more |= {
             "tasks_running": details.tasks_running,

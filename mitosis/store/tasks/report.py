@@ -47,6 +47,7 @@ from mitosis.store.leases.doubt import (
     with_other_hosts,
 )
 from mitosis.store.leases.ending import STANDING
+from mitosis.store.leases.failing_host import log_lone_host
 from mitosis.store.leases.verdicts import AWAITED_SECONDS
 from mitosis.store.pg.arrays import number_array
 from mitosis.store.pg.database import WITHOUT_LOOPS, Connection
@@ -115,6 +116,8 @@ class _Recorded:
     succeeded: bool
     watched: bool
     """Tasks fail on this host, or it may judge others by its success (C-33)."""
+    known_failures: int
+    """In a row on this host, before this report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +189,11 @@ async def _judge_host(store: Store, row: _Recorded) -> None:
         tasks = sorted(row.failed_tasks or ())
         failed = Failed(row.group_number, row.manager_number, tasks, row.succeeded)
         await judge_report(store, failed)
+        if tasks:
+            known = 0 if row.succeeded else row.known_failures
+            await log_lone_host(
+                store, row.group_number, row.manager_number, len(tasks), known_failures=known
+            )
 
 
 def _in_order(

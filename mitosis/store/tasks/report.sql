@@ -210,6 +210,9 @@ SELECT l.state AS lease_state, v.group_id AS group_number, v.manager_id AS manag
        EXISTS (SELECT FROM host_failures AS f
                 WHERE f.group_id = v.group_id AND f.kind = 'tasks_failed'
                   AND (f.manager_id = v.manager_id OR f.phase IN ('watched', 'suspected'))) AS watched,
+       coalesce((SELECT f.failures FROM host_failures AS f
+                  WHERE f.group_id = v.group_id AND f.manager_id = v.manager_id AND f.kind = 'tasks_failed'
+                    AND f.phase = 'watched'), 0) AS known_failures,
        (SELECT array_agg(task_id) FROM accepted) AS task_ids,
        (SELECT array_agg(attempt) FROM accepted) AS attempts,
        (SELECT json_agg(json_build_object('key', ARRAY[c.task_id, c.attempt], 'count', c.crashes,

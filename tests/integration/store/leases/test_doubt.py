@@ -10,7 +10,7 @@ from mitosis.contracts.host_failures import HostFailureKind
 from mitosis.contracts.ids import task_uuid
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.contracts.wire import ClaimedTask
-from mitosis.store.groups.explain import explain_task
+from mitosis.store.groups.explain import explain_group, explain_task
 from mitosis.store.groups.views import read_group
 from mitosis.store.leases.doubt import judge_groups
 from mitosis.store.leases.failures import lift_failures
@@ -165,16 +165,36 @@ async def test_tasks_that_fail_everywhere_end_as_failed_and_no_host_is_quarantin
 
 
 @pytest.mark.spec("C-33")
-async def test_a_lone_host_is_named_and_its_failures_are_final_at_once(database: str) -> None:
+async def test_a_lone_host_is_named_and_its_failures_are_final_at_once(
+    database: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async with world(database) as w:
         group = await w.group()
         await many(w, group, 9)
         (host,) = await hosts_on(w, group, 1)
-        await fail_all(host, (await host.claim(8)).tasks)
-        assert (await read_group(w.store, group)).tasks_failed == 8
+        for count in (4, 3, 1):
+            await fail_all(host, (await host.claim(count)).tasks)
+        judged = [vars(one) for one in caplog.records if one.message == "host.judged"]
+        assert [(one["manager_name"], one["phase"]) for one in judged] == [("host", "watched")]
+        info = await read_group(w.store, group)
+        assert info.tasks_failed == 8
+        assert info.failing_host is not None
+        line = "may be broken: 8 tasks failed there, and none succeeded; no other host ran any"
+        assert info.failing_host.line.startswith(line)
+        explained = await explain_group(w.store, group)
+        (of_host,) = explained.hosts
+        assert f"; host {line}" in explained.line
+        assert f"; {line}" in of_host.line
         (shown,) = (await get_manager(w.store, host.manager_id)).failures
         assert shown.line.startswith("may be broken: the last 8 tasks")
-        assert len((await host.claim(8)).tasks) == 1
+        await fail_all(host, (await host.claim(8)).tasks)
+        await w.rows(
+            "UPDATE group_live SET settled_at = now(), terminal_at = now(), result = 'tasks_failed',"
+            " state = 'complete'"
+        )
+        line = line.replace("8 tasks", "9 tasks")
+        assert f"; host {line}" in (await explain_group(w.store, group)).line
+        assert len([one for one in caplog.records if one.message == "host.judged"]) == 1
 
 
 async def test_a_failure_between_successes_is_final_and_one_at_the_end_as_well(
