@@ -20,6 +20,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from mitosis.concurrency import cancel_and_wait
+from mitosis.contracts.bounded_files import MOST_DOCUMENT_BYTES, read_bounded
 from mitosis.contracts.errors import ConfigurationError, MitosisError
 
 LOOK_SECONDS = 60.0
@@ -188,7 +189,7 @@ def _load(files: CertificateFiles) -> _Loaded:
 
 def _read(path: Path, field: str) -> bytes:
     try:
-        return path.read_bytes()
+        return read_bounded(path, MOST_DOCUMENT_BYTES)
     except OSError as error:
         raise _unusable(field, path, str(error.strerror)) from error
 

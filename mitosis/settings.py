@@ -29,6 +29,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from mitosis.contracts.bounded_files import MOST_DOCUMENT_BYTES, read_bounded
 from mitosis.contracts.errors import ConfigurationError
 from mitosis.contracts.host_failures import QUARANTINE_AFTER
 from mitosis.contracts.lease_settings import (
@@ -487,10 +488,10 @@ def _file(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        found = flatten(tomllib.loads(path.read_text()))
+        found = flatten(tomllib.loads(read_bounded(path, MOST_DOCUMENT_BYTES).decode()))
     except OSError as error:
         raise SettingsError(f"cannot read the settings file {path}: {error.strerror}") from error
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # it is not UTF-8, or not TOML
         raise SettingsError(f"the settings file {path} is not TOML: {error}") from error
     former = {FORMER_KEYS[key]: value for key, value in found.items() if key in FORMER_KEYS}
     return former | {key: value for key, value in found.items() if key not in FORMER_KEYS}

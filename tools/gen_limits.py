@@ -27,6 +27,11 @@ from mitosis.contracts.allocation import (  # noqa: E402
     DESCRIPTORS_OF_AGENT,
     DESCRIPTORS_PER_WORKER,
 )
+from mitosis.contracts.bounded_files import (  # noqa: E402
+    MOST_DOCUMENT_BYTES,
+    MOST_SECRET_BYTES,
+    MOST_TASKS_BYTES,
+)
 from mitosis.contracts.http import MAX_WAIT_SECONDS  # noqa: E402
 from mitosis.contracts.json_depth import MAX_DEPTH  # noqa: E402
 from mitosis.contracts.json_integers import LONGEST_INTEGER  # noqa: E402
@@ -43,6 +48,7 @@ from mitosis.execution.journal import RESERVED_BYTES  # noqa: E402
 from mitosis.execution.reactor import MAX_SURPLUS  # noqa: E402
 from mitosis.execution.reporter import MOST_WAITING, MOST_WAITING_BYTES  # noqa: E402
 from mitosis.execution.whole_output import UNREACHED_SECONDS  # noqa: E402
+from mitosis.jobs.yaml_text import MAX_BYTES  # noqa: E402
 from mitosis.settings import Settings, environment_name, flatten  # noqa: E402
 from mitosis.store.output.writing import ROWS_KEPT  # noqa: E402
 from mitosis.store.pg.database import ACQUIRE_SECONDS, RECONNECT_SECONDS  # noqa: E402
@@ -55,10 +61,16 @@ from mitosis.worker.report import (  # noqa: E402
 )
 from mitosis.worker.whole_output import STALL_SECONDS, WINDOW_BYTES  # noqa: E402
 from mitosis.worker.zygote_protocol import Setup  # noqa: E402
+from mitosis.worker_service.task_files import (  # noqa: E402
+    MOST_BYTES,
+    MOST_BYTES_TOGETHER,
+    MOST_FILES,
+)
 from tools.pages import run_generator, table  # noqa: E402
 
 AGENT_PAUSE = AGENT_POLICY.longest_seconds
 
+BEFORE_PARSING = "refused before it is parsed"
 PAGE = ROOT / "docs/limits.md"
 Rows = list[tuple[str, str, str]]
 REFUSED = "422 `invalid_request`, names the field; nothing is stored"
@@ -231,6 +243,10 @@ def _results() -> Rows:
     ]
 
 
+def _megabytes(size: int) -> str:
+    return f"{size // 1_000_000} MB"
+
+
 def _api() -> Rows:
     again = f"503 `overloaded`, come again in {RETRY_AFTER_SECONDS:g} s"
     half = "one user, host or worker service at most what it leaves free"
@@ -239,6 +255,24 @@ def _api() -> Rows:
         ("body of a report", f"{REPORT_LIMIT // 1_000_000} MB", "413 `too_large`"),
         ("body of a login", f"{LOGIN_LIMIT // 1000} kB", "413 `too_large`"),
         ("any other body", f"{BODY_LIMIT // 1_000_000} MB", "413 `too_large`"),
+        (
+            "a file of settings, a hook, a plan, a template",
+            _megabytes(MOST_DOCUMENT_BYTES),
+            BEFORE_PARSING,
+        ),
+        ("a file with tasks, inputs or a workload", _megabytes(MOST_TASKS_BYTES), BEFORE_PARSING),
+        ("a definition of a job", _megabytes(MAX_BYTES), BEFORE_PARSING),
+        (
+            "a file with a token, a key or a password",
+            f"{MOST_SECRET_BYTES // 1000} kB",
+            BEFORE_PARSING,
+        ),
+        (
+            "a file of `--config` of a worker service",
+            f"{MOST_BYTES // 1000} kB; {_number(MOST_FILES)} files,"
+            f" together {_megabytes(MOST_BYTES_TOGETHER)}",
+            BEFORE_PARSING,
+        ),
         ("all bodies at the same time", f"{MAX_BODY_BYTES // 1_000_000} MB; {half}", again),
         (
             "requests at the same time, held ones included",

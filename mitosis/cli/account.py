@@ -84,9 +84,10 @@ def read_password(file: Path | None, prompt: str = "Password", *, twice: bool = 
         InvalidRequest: there is no terminal to ask on.
     """
     from mitosis.cli.input_files import read_text
+    from mitosis.contracts.bounded_files import MOST_SECRET_BYTES
 
     if file is not None:
-        return read_text(file, "--password-file").rstrip("\n")
+        return read_text(file, "--password-file", MOST_SECRET_BYTES).rstrip("\n")
     if not sys.stdin.isatty():
         from mitosis.contracts.errors import InvalidRequest
 

@@ -5,29 +5,30 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from mitosis.contracts.bounded_files import MOST_DOCUMENT_BYTES, read_bounded, read_stream
 from mitosis.contracts.errors import InvalidRequest
 
 STANDARD_INPUT = Path("-")
 
 
-def read_bytes(path: Path, option: str) -> bytes:
-    """Return the content of a file, or of standard input for ``-``.
+def read_bytes(path: Path, option: str, most: int = MOST_DOCUMENT_BYTES) -> bytes:
+    """Return the content of a file of at most ``most`` bytes, or of standard input for ``-``.
 
     Raises:
-        InvalidRequest: it cannot be read.
+        InvalidRequest: it cannot be read, or has more.
     """
-    if path == STANDARD_INPUT:
-        return sys.stdin.buffer.read()
     try:
-        return path.read_bytes()
+        if path == STANDARD_INPUT:
+            return read_stream(sys.stdin.buffer, most)
+        return read_bounded(path, most)
     except OSError as error:
         raise InvalidRequest(f"cannot read {path}: {error.strerror}", option=option) from None
 
 
-def read_text(path: Path, option: str) -> str:
+def read_text(path: Path, option: str, most: int = MOST_DOCUMENT_BYTES) -> str:
     """Return the content of a file as text in UTF-8; see :func:`read_bytes`."""
     try:
-        return read_bytes(path, option).decode()
+        return read_bytes(path, option, most).decode()
     except UnicodeDecodeError as error:
         raise InvalidRequest(
             f"{path} is not UTF-8 text: byte {error.start} is {error.object[error.start]:#04x}",

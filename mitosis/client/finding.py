@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from mitosis.client.trust import CA_FILE, is_loopback
+from mitosis.contracts.bounded_files import MOST_DOCUMENT_BYTES, MOST_SECRET_BYTES, read_bounded
 from mitosis.contracts.errors import ApiUnavailable, ConfigurationError, InvalidRequest, NotFound
 from mitosis.settings import Settings, default_data_dir, load_settings
 
@@ -59,7 +60,7 @@ def read_connection(data_dir: Path) -> StackConnection | None:
     """
     path = data_dir / FILE_NAME
     try:
-        return StackConnection.model_validate_json(path.read_bytes())
+        return StackConnection.model_validate_json(read_bounded(path, MOST_DOCUMENT_BYTES))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -148,7 +149,7 @@ def read_token(path: Path) -> str:
         NotFound: the file is missing or cannot be read; the message shows none of its content.
     """
     try:
-        return path.read_text().strip()
+        return read_bounded(path, MOST_SECRET_BYTES).decode().strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise NotFound(f"cannot read the token file {path}: {reason}") from None
@@ -175,7 +176,7 @@ def stored_tokens() -> dict[str, str]:
         ConfigurationError: the file cannot be read.
     """
     try:
-        tokens = json.loads(tokens_path().read_text())
+        tokens = json.loads(read_bounded(tokens_path(), MOST_DOCUMENT_BYTES))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:

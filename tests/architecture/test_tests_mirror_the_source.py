@@ -24,7 +24,6 @@ TESTED_ELSEWHERE = {
     "mitosis/__init__.py": "public names only: architecture/test_packaging.py pins them",
     "mitosis/cli/__init__.py": "the map of commands: integration/cli/test_startup.py",
     "mitosis/cli/context.py": "runs under every command: unit/cli/test_bad_input.py",
-    "mitosis/cli/follow/follower.py": "needs a group that runs: integration/cli/run/test_command.py",
     "mitosis/cli/follow/interrupt.py": "needs signals: integration/cli/run/test_command.py",
     "mitosis/cli/group/create.py": "integration/cli/test_groups.py",
     "mitosis/cli/group/options.py": "declarations of options: unit/cli/test_numbers.py",

@@ -24,6 +24,7 @@ from mitosis.cli.task.options import (
     variables,
 )
 from mitosis.cli.word_splitting import words_of
+from mitosis.contracts.bounded_files import MOST_TASKS_BYTES
 from mitosis.contracts.checking import refusal
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.task import (
@@ -112,7 +113,9 @@ def tasks_from(sources: TaskSources, options: dict[str, Any]) -> list[msgspec.Ra
 
 def _from_command_file(path: Path, options: dict[str, Any]) -> list[msgspec.Raw]:
     tasks = []
-    for number, line in enumerate(read_text(path, "--command-file").split("\n"), start=1):
+    for number, line in enumerate(
+        read_text(path, "--command-file", MOST_TASKS_BYTES).split("\n"), start=1
+    ):
         try:
             words = words_of(line)
         except ValueError as error:
@@ -133,7 +136,7 @@ def _from_json_file(path: Path, options: dict[str, Any]) -> list[msgspec.Raw]:
         raise InvalidRequest(
             f"{names} cannot be combined with --json-file; write the values into the file"
         )
-    content = read_bytes(path, "--json-file").strip()
+    content = read_bytes(path, "--json-file", MOST_TASKS_BYTES).strip()
     try:
         tasks = _decoded(content, SubmittedTask)
     except _UNDECODABLE as error:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from mitosis.cli.run.template import Item
+from mitosis.contracts.bounded_files import MOST_TASKS_BYTES, read_stream
 from mitosis.contracts.errors import InvalidRequest
 
 _RANGE = re.compile(r"(-?\d+)-(-?\d+)(?::(\d+))?")
@@ -199,9 +200,15 @@ def from_json(stream: BinaryIO) -> Source:
     """Return the values of a list, or one value per line; objects fill ``{key}``, other values ``{}``.
 
     Raises:
-        InvalidRequest: the file is not JSON, or its objects have different keys.
+        InvalidRequest: the file is too large or not JSON, or its objects have different keys.
     """
-    name, data = name_of(stream), stream.read()
+    name = name_of(stream)
+    try:
+        data = read_stream(stream, MOST_TASKS_BYTES)
+    except OSError as error:
+        raise InvalidRequest(
+            f"cannot read {name}: {error.strerror}", option="--from-json"
+        ) from None
     try:
         values = json.loads(data)
     except ValueError:

@@ -101,12 +101,13 @@ def _refuse_beside(option: str, others: Mapping[str, object]) -> None:
 
 def _workload(path: Path | None, mix: Mapping[str, Any]) -> "Workload":
     from mitosis.cli.input_files import read_bytes
+    from mitosis.contracts.bounded_files import MOST_TASKS_BYTES
     from mitosis.scheduling.simulation.recording import read_workload
     from mitosis.scheduling.simulation.synthetic import Mix, mixed
 
     if path is None:
         return mixed(Mix(**{"days": 1.0, **mix}))
-    lines = read_bytes(path, "--workload").splitlines()
+    lines = read_bytes(path, "--workload", MOST_TASKS_BYTES).splitlines()
     try:
         return read_workload(lines)
     except InvalidRequest as error:

@@ -17,6 +17,7 @@ from api.service import ApiOptions, RunningApi, admin_token, running_api
 from mitosis.cli.connection import StackConnection, remove_connection, write_connection
 from mitosis.cli.stack.api_tls import local_access, served_certificate
 from mitosis.client.client import Client
+from mitosis.contracts.bounded_files import MOST_SECRET_BYTES, read_bounded
 from mitosis.contracts.errors import ConfigurationError
 from mitosis.contracts.lease_settings import DEFAULT_TERMS
 from mitosis.contracts.lifecycle import ManagerState
@@ -211,7 +212,7 @@ def _signing_key(settings: Settings, folder: DataFolder) -> bytes:
     if given is None:
         return folder.secret("signing-key", ed25519_private_key)
     try:
-        return given.read_bytes()
+        return read_bounded(given, MOST_SECRET_BYTES)
     except OSError as error:
         raise ConfigurationError(
             f"cannot read the signing key {given}: {error.strerror}", field="api.signing_key_file"

@@ -1,6 +1,6 @@
 """Reads whether the failures of a task group come from one host, for `show`, `watch`, `run` and `explain`.
 
-Results tell it, also after the group has settled; ``host_failures`` is for decisions about hosts.
+The results are read, which are kept after the end; ``host_failures`` is for decisions about hosts.
 """
 
 import logging

@@ -12,6 +12,7 @@ import pytest
 
 from mitosis.contracts.errors import ConfigurationError, InvalidRequest
 from mitosis.worker_service import discovery as module
+from mitosis.worker_service import task_files
 from mitosis.worker_service.discovery import Discovery, Sources
 from mitosis.worker_service.task_files import read_task_files
 
@@ -145,7 +146,7 @@ def test_what_cannot_be_read_changes_nothing_and_counts_once_it_can(
                 folder.rename(tmp_path / "elsewhere")
             case "not readable":
                 file.write_text(RESIZE % 1024)
-                patch.setattr(Path, "read_bytes", unreadable)
+                patch.setattr(task_files, "read_bounded", unreadable)
         with pytest.raises(ConfigurationError, match=str(folder)):
             it.changed()
         assert it.targets == kept
@@ -157,7 +158,7 @@ def test_what_cannot_be_read_changes_nothing_and_counts_once_it_can(
     assert [t.supported.configuration for t in it.targets] == [{"size": 1024}, {}]
 
 
-def unreadable(path: Path) -> bytes:
+def unreadable(path: Path, most: int) -> bytes:
     raise PermissionError(13, "Permission denied", str(path))
 
 
@@ -221,3 +222,42 @@ def test_two_files_of_one_task_are_refused(tmp_path: Path) -> None:
         write(tmp_path / f"config/{name}.yaml", "namespace_name: a\nname: b\nhandler: shop:other\n")
     with pytest.raises(ConfigurationError, match=r"both have a/b@1\.0\.0"):
         found(tmp_path, files=tmp_path / "config")
+
+
+def test_files_of_named_tasks_are_bounded_in_number_and_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        write(tmp_path / f"{number}.yaml", f"namespace_name: images\nname: t{number}\n")
+    monkeypatch.setattr(task_files, "MOST_FILES", 2)
+    with pytest.raises(ConfigurationError, match=f"{tmp_path} has more than 2 files"):
+        read_task_files(tmp_path)
+    monkeypatch.setattr(task_files, "MOST_FILES", 3)
+    monkeypatch.setattr(task_files, "MOST_BYTES_TOGETHER", 70)
+    with pytest.raises(ConfigurationError, match=r"more than 70 bytes: .*/2\.yaml is one too many"):
+        read_task_files(tmp_path)
+
+
+def test_a_file_that_becomes_too_large_leaves_the_targets_and_is_refused_once(
+    tmp_path: Path,
+) -> None:
+    file = write(tmp_path / "a.yaml", "namespace_name: images\nname: a\ncommand: ['true']\n")
+    service = Discovery(Sources(folder=str(tmp_path), files=tmp_path))
+    before = service.targets
+    file.write_text("a" * (task_files.MOST_BYTES + 1))
+    with pytest.raises(ConfigurationError, match=rf"{file}: it has more than 100000 bytes"):
+        service.changed()
+    assert not service.changed(), "not read again before it changes"
+    assert service.targets == before
+
+
+TENFOLD = [f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 10)}]" for n in range(1, 7)]
+
+
+@pytest.mark.parametrize("lines", [["a: &a [x, *a]"], ["l0: &l0 [x]", *TENFOLD]])
+def test_aliases_do_not_make_a_small_file_large(tmp_path: Path, lines: list[str]) -> None:
+    """A value that contains itself, and one of 10^6 values: each more line would make it ten times larger."""
+    text = "".join(f"  {line}\n" for line in lines)
+    write(tmp_path / "a.yaml", f"namespace_name: images\nname: a\nconfiguration:\n{text}")
+    with pytest.raises(ConfigurationError, match=r"a\.yaml: with its aliases it has more than"):
+        read_task_files(tmp_path)
