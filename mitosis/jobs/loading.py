@@ -8,7 +8,7 @@ from pathlib import Path
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.jobs.definition import JobDefinition
 from mitosis.jobs.problems import Problem, placed, refusal
-from mitosis.jobs.reading import examine
+from mitosis.jobs.reading import MOST_PROBLEMS, examine
 from mitosis.jobs.yaml_text import MAX_BYTES, Document, YamlProblem, read_yaml
 
 _LENGTH_OF_AFTER = len(("steps", "NAME", "after", "NAME"))
@@ -41,7 +41,8 @@ def examine_text(text: str | bytes) -> tuple[JobDefinition | None, list[Problem]
     if not problems and not document.repeated:
         return definition, []
     located = [_located(one, document) for one in problems]
-    return None, placed([*located, *document.repeated], document.places)
+    repeated = document.repeated[:MOST_PROBLEMS]
+    return None, placed([*located, *repeated], document.places)[:MOST_PROBLEMS]
 
 
 def _located(problem: Problem, document: Document) -> Problem:

@@ -68,3 +68,8 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
     }.items():
         with pytest.raises(InvalidRequest, match=why):
             load_definition(tmp_path / name)
+
+
+def test_a_file_with_the_same_key_many_times_lists_a_hundred_of_them() -> None:
+    _, problems = examine_text("name: a\nsteps:\n" + "  s: {command: [x]}\n" * 5_000)
+    assert [one.place for one in problems] == [(line, 3) for line in range(4, 104)]
