@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -84,6 +85,7 @@ def type_in(step: Typed, folder: Path, env: Mapping[str, str]) -> str:
     line = step.line.replace("/tmp/staged", f"{folder}/staged")
     without = {key: value for key, value in env.items() if key != "PYTHONPATH"}  # of programs
     shell = f'mitosis() {{ {shlex.join(prepared_mitosis(without))} "$@"; }}\n'
+    shell += f'python() {{ {shlex.quote(sys.executable)} "$@"; }}\n'  # of the activated environment
     argv = ["bash", "-c", f"{shell}{line}"]
     ran = subprocess.run(
         argv, capture_output=True, text=True, check=False, env=env, cwd=folder, timeout=90
