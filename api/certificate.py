@@ -116,7 +116,10 @@ class ServedCertificate:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            await asyncio.to_thread(self.look, datetime.now(UTC))
+            try:
+                await asyncio.to_thread(self.look, datetime.now(UTC))
+            except Exception:  # the next look may work; without any, no certificate is renewed
+                log.exception("certificate.not_looked_at")
 
     def _choose(
         self, connection: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _context: ssl.SSLContext

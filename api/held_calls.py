@@ -89,6 +89,8 @@ class HeldCalls:
                 await self.check_tokens(store)
             except Unavailable as error:
                 log.warning("held_tokens.unchecked", extra={"reason": error.message})
+            except Exception:  # the next look may work; without any, no token is ever checked again
+                log.exception("held_tokens.unchecked")
 
     async def check_tokens(self, store: Store) -> None:
         """Revoke the calls whose token is no longer valid.

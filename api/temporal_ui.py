@@ -131,22 +131,30 @@ def own_hosts(server: tuple[str, int] | None) -> frozenset[str]:
     return frozenset(names)
 
 
-def sent_headers(request: Request) -> list[tuple[str, str]]:
+RawHeaders = list[tuple[bytes, bytes]]
+"""As bytes: a value may have almost any, and text cannot express all. Source: RFC 9110, section 5.5."""
+
+
+def sent_headers(request: Request) -> RawHeaders:
     """Return the headers that the UI gets; its own cookies, but neither ours nor any token."""
-    headers = [(name, value) for name, value in request.headers.items() if name not in _NOT_SENT]
+    headers = [
+        (name, value)
+        for name, value in request.headers.raw
+        if name.decode("latin-1").lower() not in _NOT_SENT
+    ]
     cookies = [f"{name}={value}" for name, value in request.cookies.items() if name != COOKIE]
-    return [*headers, ("cookie", "; ".join(cookies))] if cookies else headers
+    return [*headers, (b"cookie", "; ".join(cookies).encode("latin-1"))] if cookies else headers
 
 
-def returned_headers(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+def returned_headers(headers: Iterable[tuple[bytes, bytes]]) -> RawHeaders:
     """Return the headers of an answer that the browser gets, with ours that keep the page to itself."""
     own = {name.lower() for name in GUARDS}
     kept = [
         (name, value)
         for name, value in headers
-        if name.lower() not in _NOT_RETURNED and name.lower() not in own
+        if name.decode("latin-1").lower() not in _NOT_RETURNED | own
     ]
-    return [*kept, *GUARDS.items()]
+    return [*kept, *((name.encode(), value.encode()) for name, value in GUARDS.items())]
 
 
 def session_cookie(session: str, *, secure: bool) -> Mapping[str, str]:

@@ -21,7 +21,7 @@ from api.temporal_ui import (
     session_cookie,
 )
 from mitosis.contracts.account_http import UiLink
-from mitosis.contracts.errors import NotFound, TemporalUnavailable, Unauthenticated
+from mitosis.contracts.errors import InvalidRequest, NotFound, TemporalUnavailable, Unauthenticated
 from mitosis.store.users.accounts import find_user
 
 router = APIRouter(tags=["account"])
@@ -53,12 +53,11 @@ async def pass_on(request: Request, path: str) -> Response:
     ui = await _authorised(request)
     body = await read_body(request, BODY_LIMIT, any_type=True)
     target = request.scope["raw_path"] + (b"?" if request.scope["query_string"] else b"")
-    passed = ui.http.build_request(
-        request.method,
-        httpx2.URL((target + request.scope["query_string"]).decode("ascii")),
-        headers=sent_headers(request),
-        content=body,
-    )
+    try:
+        url = httpx2.URL((target + request.scope["query_string"]).decode("latin-1"))
+    except httpx2.InvalidURL as error:
+        raise InvalidRequest(f"this is no address of a page: {error}") from None
+    passed = ui.http.build_request(request.method, url, headers=sent_headers(request), content=body)
     try:
         answer = await ui.http.send(passed, stream=True)
     except httpx2.TransportError as error:
@@ -66,10 +65,7 @@ async def pass_on(request: Request, path: str) -> Response:
     streamed = StreamingResponse(
         answer.aiter_raw(), answer.status_code, background=BackgroundTask(answer.aclose)
     )
-    streamed.raw_headers = [
-        (name.encode("latin-1"), value.encode("latin-1"))
-        for name, value in returned_headers(answer.headers.multi_items())
-    ]
+    streamed.raw_headers = returned_headers(answer.headers.raw)
     return streamed
 
 

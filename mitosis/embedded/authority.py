@@ -9,7 +9,9 @@ In the data folder::
 
 import ipaddress
 import socket
+import string
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -36,6 +38,10 @@ RENEW_BEFORE = LIFETIME / 3
 AUTHORITY_LIFETIME = timedelta(days=3650)
 BEFORE_NOW = timedelta(hours=1)
 """Certificates are valid from before now, for hosts whose clocks are behind."""
+
+
+LETTERS = frozenset(string.ascii_lowercase + string.digits + "-._*")
+"""Of a name in a certificate."""
 
 
 class Authority:
@@ -92,13 +98,45 @@ class Authority:
 
 
 def api_names(host: str, further: tuple[str, ...]) -> Iterator[str]:
-    """Yield the names and addresses under which clients reach an API that listens on ``host``."""
-    yield from ("localhost", "127.0.0.1", "::1", host, socket.gethostname(), *further)
+    """Yield the names and addresses under which clients reach an API that listens on ``host``.
+
+    In the form in which a certificate has them, so that both can be compared.
+
+    Raises:
+        ConfigurationError: one of the further names cannot be in a certificate.
+    """
+    yield from ("localhost", "127.0.0.1", "::1")
+    for own in (host, socket.gethostname()):
+        with suppress(ConfigurationError):
+            yield _normal(own)
+    yield from map(_normal, further)
     if host in ("0.0.0.0", "::"):  # noqa: S104 - asks whether it is all addresses
         for addresses in psutil.net_if_addrs().values():
             for one in addresses:
                 if one.family in (socket.AF_INET, socket.AF_INET6) and "%" not in one.address:
                     yield one.address
+
+
+def _normal(name: str) -> str:
+    """Return an address as Python writes it, a name in small letters and ASCII. Source: RFC 5890."""
+    text = name.strip().rstrip(".")
+    try:
+        return str(ipaddress.ip_address(text.removeprefix("[").removesuffix("]")))
+    except ValueError:
+        pass
+    try:
+        encoded = text.lower().encode("idna").decode()
+    except UnicodeError as error:
+        raise _no_name(name) from error
+    if not encoded or not set(encoded) <= LETTERS:
+        raise _no_name(name)
+    return encoded
+
+
+def _no_name(name: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"api.tls_names: {name!r} is neither a host name nor an address", field="api.tls_names"
+    )
 
 
 def _read(path: Path) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:

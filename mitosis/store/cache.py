@@ -15,6 +15,7 @@ class ExpiringCache(Generic[K, V]):
         self._seconds = seconds
         self._most = most
         self._entries: dict[K, tuple[float, V]] = {}
+        self._cleared = 0
 
     def __contains__(self, key: K) -> bool:
         found = self._entries.get(key)
@@ -28,8 +29,10 @@ class ExpiringCache(Generic[K, V]):
         now = time.monotonic()
         if found is not None and now - found[0] < self._seconds:
             return found[1]
+        cleared = self._cleared
         value = await read()
-        if keep(value):
+        # What was read before the cache was cleared may be what it was cleared of.
+        if cleared == self._cleared and keep(value):
             self._put(key, value, now)
         return value
 
@@ -38,7 +41,8 @@ class ExpiringCache(Generic[K, V]):
         self._put(key, value, time.monotonic())
 
     def clear(self) -> None:
-        """Forget every entry."""
+        """Forget every entry, and what is being read at the moment."""
+        self._cleared += 1
         self._entries.clear()
 
     def _put(self, key: K, value: V, at: float) -> None:

@@ -14,6 +14,7 @@ REASONS = {
     "activities/host.py:HostActivities.*": "Temporal registers activities as methods of a class",
     "workflows/heartbeat.py:*.intercept_activity": "the hook that Temporal calls",
     "mitosis/client/http_link.py:HttpLink.on_body": "the hook that httptools calls",
+    "mitosis/store/control/control_store.py:ControlStore.discard": "implements a port, as the others",
     "mitosis/handlers.py:Handler.__call__": "makes the object callable",
     "mitosis/contracts/errors.py:InvalidRequest.__init__": "gives the fact `field` a type",
     "api/deps.py:get_app_state": "FastAPI runs a dependency that is not async in a thread",

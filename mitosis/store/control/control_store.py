@@ -40,6 +40,7 @@ class ControlStore:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._expired = ExpiredRows(store)
+        self._discarding = endings.Discarding(store)
 
     async def observe_task_group(self, task_group_id: UUID) -> GroupView:
         view = await observe_group(self._store, task_group_id)
@@ -61,7 +62,7 @@ class ControlStore:
         return await observe_group(self._store, task_group_id)
 
     async def discard(self, task_group_id: UUID) -> DiscardAnswer:
-        return await endings.discard(self._store, task_group_id)
+        return await self._discarding.discard(task_group_id)
 
     async def finalize(self, task_group_id: UUID) -> GroupView:
         await endings.finalize(self._store, task_group_id)

@@ -82,7 +82,7 @@ async def delete_chunk(store: Store, limit: int) -> bool:
 
     Any number of processes may call it at once.
     """
-    async with store.database.transaction() as connection:
+    async with store.database.in_index_order() as connection:
         group = await fetch_one(connection, _Unfinished, SQL["take"], {})
         if group is None:
             left = await fetch_one(connection, _LeftOver, SQL["left_over"], {})

@@ -4,11 +4,13 @@ Every function is one short transaction that locks first (leases, then ``group_l
 later statement. Each *ensures* its goal: a group that is already there is left unchanged.
 """
 
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import LiteralString
 from uuid import UUID
 
+from mitosis.chunk_size import ChunkSize
 from mitosis.contracts.control import (
     Cancel,
     Close,
@@ -77,6 +79,16 @@ class SettleFacts:
 @dataclass(frozen=True, slots=True)
 class _Discarded:
     cancelled: int
+    seen_to: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Discarded:
+    """What one chunk has cancelled, and how far it came; None: it found none."""
+
+    cancelled: int
+    seen_to: int | None
+    remaining: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,19 +149,53 @@ async def end_after_failed_setups(store: Store, task_group_id: UUID) -> None:
                 await notify_group(connection, group.number, workflow=False)
 
 
-async def discard(store: Store, task_group_id: UUID) -> DiscardAnswer:
-    """Cancel up to 10,000 unclaimed tasks of a group that is discarding."""
-    async with store.database.transaction() as connection:
+class Discarding:
+    """The cancellation of unclaimed tasks in one process: it knows how many a chunk may have."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._size = ChunkSize(most=DISCARD_CHUNK)
+        self._place: tuple[UUID | None, int] = (None, 0)
+
+    async def discard(self, task_group_id: UUID) -> DiscardAnswer:
+        """Cancel one chunk of the unclaimed tasks of a group that is discarding, in about 50 ms.
+
+        It begins behind the chunk before, whose deleted rows it need not read.
+        """
+        after = self._place[1] if self._place[0] == task_group_id else 0
+        began = time.monotonic()
+        chunk = await discard_chunk(self._store, task_group_id, self._size.rows, after)
+        if after and not chunk.cancelled and chunk.remaining:
+            chunk = await discard_chunk(self._store, task_group_id, self._size.rows)
+        self._size.took(time.monotonic() - began)
+        self._place = (task_group_id, chunk.seen_to or 0)
+        return DiscardAnswer(cancelled=chunk.cancelled, remaining=chunk.remaining)
+
+
+async def discard_chunk(
+    store: Store, task_group_id: UUID, limit: int = DISCARD_CHUNK, after: int = 0
+) -> Discarded:
+    """Cancel up to ``limit`` unclaimed tasks of a group that is discarding, behind the task ``after``."""
+    async with store.database.in_index_order() as connection:
         group = await _find_live(connection, task_group_id)
         if group is None or not group.discarding:
-            return DiscardAnswer(cancelled=0, remaining=False)
+            return Discarded(cancelled=0, seen_to=None, remaining=False)
         await judge_group(connection, group.number, store.quarantine_after)
-        parameters = {"group_number": group.number, "limit": DISCARD_CHUNK}
+        parameters = {"group_number": group.number, "limit": limit, "after": after}
         done = await fetch_one(connection, _Discarded, SQL["discard"], parameters)
+        seen_to = None if done is None else done.seen_to
+        remaining = await _unclaimed_left(connection, group.number, seen_to or after)
+    return Discarded(done.cancelled if done else 0, seen_to, remaining=remaining)
+
+
+async def _unclaimed_left(connection: Connection, group_number: int, after: int) -> bool:
+    """Return whether the group has unclaimed tasks; those behind ``after`` are found first."""
+    for place in (after, 0) if after else (0,):
+        parameters = {"group_number": group_number, "after": place}
         left = await fetch_one(connection, _Unclaimed, SQL["unclaimed_left"], parameters)
-    return DiscardAnswer(
-        cancelled=done.cancelled if done else 0, remaining=left is not None and left.left_over
-    )
+        if left is not None and left.left_over:
+            return True
+    return False
 
 
 async def finalize(store: Store, task_group_id: UUID) -> None:

@@ -31,7 +31,8 @@ UPDATE group_live
 -- name: cancel
 UPDATE group_live
    SET state = 'cancelled', terminal_at = now(), discarding = unfinished > 0, kill_running = %(kill)s,
-       grace_seconds = %(grace)s, reason = coalesce(%(reason)s, reason), watched = false, hungry = false
+       grace_seconds = %(grace)s, reason = coalesce(%(reason)s, reason), watched = false, hungry = false,
+       cancelled_before = cancelled, cancelled_running = 0
  WHERE group_id = %(group_number)s AND state IN ('open', 'closed')
 
 -- name: kill_running
@@ -69,10 +70,11 @@ SELECT pg_notify('mitosis_outbox', ''), pg_notify('mitosis_wake', %(group_number
 
 -- name: discard
 -- The caller holds group_live. Cancels one chunk of unclaimed tasks, blocked ones as well; rows locked by a
--- report are left to it. A doubted task has failed: the judge of its host ends it.
+-- report are left to it. A doubted task has failed: the judge of its host ends it. after: the chunks before
+-- came so far, so that what they have deleted is not read again.
 WITH picked AS MATERIALIZED (
     SELECT o.id, o.attempt FROM open_task AS o
-     WHERE o.group_id = %(group_number)s AND o.state NOT IN (1, 5)
+     WHERE o.group_id = %(group_number)s AND o.state NOT IN (1, 5) AND o.id > %(after)s
      ORDER BY o.id LIMIT %(limit)s
        FOR UPDATE OF o SKIP LOCKED
 ), gone AS (
@@ -98,13 +100,14 @@ WITH picked AS MATERIALIZED (
     SELECT 'task_group', b.uuid FROM before AS b, sums AS s WHERE s.n > 0 AND b.unfinished = s.n
     RETURNING 1
 )
-SELECT s.n AS cancelled,
+SELECT s.n AS cancelled, (SELECT max(id) FROM picked) AS seen_to,
        CASE WHEN EXISTS (SELECT FROM pokes) THEN pg_notify('mitosis_outbox', '') END AS relay_notified,
        CASE WHEN b.watched THEN pg_notify('mitosis_wake', b.group_id || '!') END AS watchers_notified
   FROM sums AS s, before AS b
 
 -- name: unclaimed_left
-SELECT EXISTS (SELECT FROM open_task AS o WHERE o.group_id = %(group_number)s AND o.state NOT IN (1, 5)) AS left_over
+SELECT EXISTS (SELECT FROM open_task AS o WHERE o.group_id = %(group_number)s AND o.state NOT IN (1, 5)
+                 AND o.id > %(after)s) AS left_over
 
 -- name: settle_facts
 -- The caller holds all leases of the group and its live row..

@@ -8,7 +8,19 @@ from typing import Any
 from uuid import UUID
 
 from pydantic import Field, model_validator
-from sqlalchemy import BigInteger, Integer, Text, any_, bindparam, or_, select
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    FromClause,
+    Integer,
+    Select,
+    Text,
+    any_,
+    bindparam,
+    func,
+    select,
+    true,
+)
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from mitosis.contracts.control import GroupView
@@ -41,13 +53,14 @@ DETAILS = SQL["details"].replace(
 MAX_PAGE = 500
 _TEXTS = ARRAY(Text)
 _CONDITIONS = {
-    "states": group_live.c.state == any_(bindparam("states", type_=_TEXTS)),
     "tags": task_groups.c.tags.contains(bindparam("tags", type_=_TEXTS)),
     "labels": task_groups.c.labels.contains(bindparam("labels", type_=_TEXTS)),
     "name": task_groups.c.name.like(bindparam("name", type_=Text)),
-    "after": task_groups.c.id < bindparam("after", type_=BigInteger),
 }
-"""What a list may be limited by, each with the parameter of its name."""
+"""Conditions on the row of a group, each with the parameter of its name."""
+_LIMITS = frozenset({"states", "after", *_CONDITIONS})
+_AFTER = bindparam("after", type_=BigInteger)
+_WHAT_IS_SEEN = compose(select(VIEWER_IS_ADMIN.label("everything")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +80,11 @@ class GroupFilter:
 class _Key:
     id: int
     uuid: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    everything: bool
 
 
 class NumberedInfo(TaskGroupInfo):
@@ -99,7 +117,7 @@ async def read_group(store: Store, task_group_id: UUID) -> NumberedInfo:
     Raises:
         NotFound: there is no such group.
     """
-    async with store.database.connection() as connection:
+    async with store.database.in_index_order() as connection:
         found = await fetch_one(connection, NumberedInfo, SQL["show"], {"ids": [task_group_id]})
         shown = require_task_group(found, task_group_id)
         parameters = {"group_number": shown.number, "unfinished": shown.tasks_unfinished}
@@ -142,8 +160,13 @@ async def list_groups(
     size, which = page_limit(limit, MAX_PAGE), which or GroupFilter()
     key = decode_cursor("task-groups", after, int) if after else ()
     values = {"viewer": viewer_id, "limit": size + 1, **_filter_values(which, *key)}
-    statement = ids_of_page(which.settled, frozenset(_CONDITIONS.keys() & values.keys()))
-    async with store.database.connection() as connection:
+    conditions = frozenset(_LIMITS & values.keys())
+    by_array = which.tags or which.labels  # their index has no order
+    database = store.database
+    reading = database.connection() if by_array else database.in_index_order(sorts=False)
+    async with reading as connection:
+        (seen,) = await fetch_composed(connection, _Seen, _WHAT_IS_SEEN, viewer=viewer_id)
+        statement = ids_of_page(which.settled, conditions, everything=seen.everything)
         found = await fetch_composed(connection, _Key, statement, **values)
         ids = {"ids": [row.uuid for row in found[:size]]}
         shown = await fetch_all(connection, NumberedInfo, SQL["show"], ids)
@@ -199,20 +222,69 @@ def _filter_values(which: GroupFilter, after: int | None = None) -> dict[str, ob
 
 
 @cache
-def ids_of_page(settled: bool | None, conditions: frozenset[str]) -> Composed:
-    """Select the ids of a page of the groups that a user may read, newest first."""
-    in_own_group = task_groups.c.user_group_id.in_(USER_GROUPS_OF_VIEWER)
-    rows = (
-        select(task_groups.c.id, task_groups.c.uuid)
-        .join(group_live)
-        .where(task_groups.c.kind != "direct", or_(VIEWER_IS_ADMIN, in_own_group))
-        .where(*(_CONDITIONS[name] for name in sorted(conditions)))
-    )
+def ids_of_page(settled: bool | None, conditions: frozenset[str], *, everything: bool) -> Composed:
+    """Select the ids of a page of groups, newest first: of ``everything``, or of the viewer's user groups.
+
+    One page of each user group, or of each state that is asked for, then the newest of these: an index has
+    each in this order, so that the groups of other users, or in other states, are not read. The row of the
+    other table is a subquery, which PostgreSQL can only find by its key.
+    """
+    limit = bindparam("limit", type_=Integer)
+    of_group = [task_groups.c.kind != "direct"]
+    of_group += [_CONDITIONS[name] for name in sorted(conditions - {"states", "after"})]
+    by_array = not conditions.isdisjoint({"tags", "labels"})
+    if everything and not by_array and (settled is False or "states" in conditions):
+        return _ids_by_state(settled, conditions, of_group)
+    page = select(task_groups.c.id, task_groups.c.uuid).where(*of_group)
+    if "after" in conditions:
+        page = page.where(task_groups.c.id < _AFTER if everything else -task_groups.c.id > -_AFTER)
+    of_live = group_live.c.group_id == task_groups.c.id
+    if settled is not None:
+        settled_at = select(group_live.c.settled_at).where(of_live).scalar_subquery()
+        page = page.where(settled_at.is_not(None) if settled else settled_at.is_(None))
+    if "states" in conditions:
+        state = select(group_live.c.state).where(of_live).scalar_subquery()
+        page = page.where(state == any_(bindparam("states", type_=_TEXTS)))
+    if everything:
+        return compose(page.order_by(task_groups.c.id.desc()).limit(limit))
+    parts = USER_GROUPS_OF_VIEWER.subquery()
+    page = page.where(task_groups.c.user_group_id == parts.c.user_group_id)
+    return _newest_of_each(parts, page.order_by(-task_groups.c.id).limit(limit))
+
+
+def _ids_by_state(
+    settled: bool | None, conditions: frozenset[str], of_group: Sequence[ColumnElement[bool]]
+) -> Composed:
+    """Select them from the index of the states, or of the groups that are not settled."""
+    uuid = select(task_groups.c.uuid).where(task_groups.c.id == group_live.c.group_id, *of_group)
+    page = select(group_live.c.group_id.label("id"), uuid.scalar_subquery().label("uuid"))
+    by_state = "states" in conditions
+    if "after" in conditions:
+        number = group_live.c.group_id
+        page = page.where(-number > -_AFTER if by_state else number < _AFTER)
     if settled is not None:
         settled_at = group_live.c.settled_at
-        rows = rows.where(settled_at.is_not(None) if settled else settled_at.is_(None))
-    limit = bindparam("limit", type_=Integer)
-    return compose(rows.order_by(task_groups.c.id.desc()).limit(limit))
+        page = page.where(settled_at.is_not(None) if settled else settled_at.is_(None))
+    if not by_state:
+        page = page.order_by(group_live.c.group_id.desc()).offset(0)
+        return compose(_existing(page.subquery()))
+    page = page.order_by(-group_live.c.group_id).offset(0)
+    asked = func.unnest(bindparam("states", type_=_TEXTS))
+    states = asked.table_valued("state").render_derived()
+    page = page.where(group_live.c.state == states.c.state).correlate(states)
+    return _newest_of_each(states, _existing(page.lateral()))
+
+
+def _existing(listed: FromClause) -> Select[Any]:
+    shown = select(listed.c.id, listed.c.uuid).where(listed.c.uuid.is_not(None))
+    return shown.order_by(listed.c.id.desc()).limit(bindparam("limit", type_=Integer))
+
+
+def _newest_of_each(parts: FromClause, page: Select[Any]) -> Composed:
+    of_part = page.lateral()
+    rows = select(of_part.c.id, of_part.c.uuid).select_from(parts.join(of_part, true()))
+    newest = rows.order_by(of_part.c.id.desc()).limit(bindparam("limit", type_=Integer))
+    return compose(newest)
 
 
 def _estimate(unfinished: int, rate: float | None) -> datetime | None:

@@ -133,6 +133,23 @@ class Database:
             yield connection
 
     @asynccontextmanager
+    async def in_index_order(self, *, sorts: bool = True) -> AsyncIterator[Connection]:
+        """Yield a transaction for pages and chunks: ``ORDER BY`` an index, and a limit.
+
+        ``sorts``: False if no part of the statement has more than a page to sort.
+
+        Where the statistics of a table are older than most of its rows, PostgreSQL expects few rows, and
+        would read all that match to sort them. Only an index that has them in order can stop at the limit.
+
+        Raises:
+            DatabaseUnavailable: as :meth:`transaction`.
+        """
+        async with self.transaction() as connection:
+            for kind in ("bitmapscan", *(() if sorts else ("seqscan", "sort"))):
+                await connection.execute(f"SET LOCAL enable_{kind} = off")
+            yield connection
+
+    @asynccontextmanager
     async def pipelined_transaction(self) -> AsyncIterator[Connection]:
         """Yield a transaction whose statements travel together: fetch from their cursors after the block.
 

@@ -240,6 +240,7 @@ task_groups = Table(
     Column("created_at", Moment, nullable=False, server_default=text("now()")),
     Column("updated_at", Moment, nullable=False, server_default=text("now()")),
     UniqueConstraint("user_group_id", "name"),
+    Index("task_groups_newest", "user_group_id", text("(-id)")),
     Index("task_groups_tags", "tags", postgresql_using="gin"),
     Index("task_groups_labels", "labels", postgresql_using="gin"),
     Index(
@@ -362,6 +363,9 @@ group_live = Table(
     Column("delete_when_settled", Boolean, nullable=False, server_default=text("false")),
     Column("setup_failed", Boolean, nullable=False, server_default=text("false")),
     Index("group_live_deleting", "group_id", postgresql_where=text("delete_when_settled")),
+    Column("cancelled_before", BigInteger),
+    Column("cancelled_running", BigInteger, nullable=False, server_default=text("0")),
+    Index("group_live_newest", "state", text("(-group_id)")),
     Column("bookkeeping_deleted", Boolean, nullable=False, server_default=text("false")),
     Index(
         "group_live_bookkeeping",
@@ -557,6 +561,7 @@ hook_runs = Table(
     Column("started_at", Moment, nullable=False, server_default=text("now()")),
     Column("finished_at", Moment),
     Index("hook_runs_started", "started_at"),
+    Index("hook_runs_latest", "group_id", "started_at"),
     Index("hook_runs_by_group", "group_id", "manager_id", "kind"),
 )
 
@@ -642,7 +647,7 @@ open_task = Table(
         postgresql_where=text("state = 0"),
     ),
     Index("open_task_claimed", "group_id", "epoch", postgresql_where=text("state = 1")),
-    Index("open_task_delayed", "group_id", "not_before", postgresql_where=text("state = 4")),
+    Index("open_task_by_time", "group_id", "not_before", "id", postgresql_where=text("state = 4")),
     Index(
         "open_task_requeued",
         "group_id",

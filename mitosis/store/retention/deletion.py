@@ -117,7 +117,7 @@ async def add_kinds(store: Store) -> None:
 
 async def delete_expired_chunk(store: Store, limit: int) -> bool:
     """Delete of up to ``limit`` rows those that are kept no longer; return whether anything was due."""
-    async with store.database.transaction() as connection:
+    async with store.database.in_index_order() as connection:
         kinds = {"kinds": list(RETENTION_KINDS)}
         found = await fetch_one(connection, _Pass, SQL["take"], kinds)
         if found is None:

@@ -43,14 +43,13 @@ SELECT r.kind, r.kept_seconds, r.deleted AS deleted_in_all, r.pass_deleted AS de
 -- not been in contact since for long enough to hand in its journal; while a group is to get its host. A worker
 -- service reports under its last lease of a group, ended or not (P10).
 WITH page AS MATERIALIZED (
-    SELECT l.epoch, l.ended_at FROM leases AS l
+    SELECT l.epoch, l.ended_at, l.kind, l.group_id, l.manager_id, l.worker_uuid, l.freed_for FROM leases AS l
      WHERE l.state = 'ended' AND l.ended_at > %(seen_to)s::timestamptz
        AND l.ended_at < now() - make_interval(secs => %(kept)s)
      ORDER BY l.ended_at FETCH FIRST (%(limit)s) ROWS WITH TIES
 ), unneeded AS MATERIALIZED (
     SELECT l.epoch
-      FROM page AS p
-      JOIN leases AS l ON l.epoch = p.epoch
+      FROM page AS l
       LEFT JOIN group_live AS v ON v.group_id = l.group_id AND v.settled_at IS NULL
       LEFT JOIN managers AS m ON m.id = l.manager_id
       LEFT JOIN manager_live AS c ON c.manager_id = l.manager_id
@@ -66,9 +65,11 @@ WITH page AS MATERIALIZED (
                      OR EXISTS (SELECT FROM leases AS n
                                  WHERE n.kind = 'worker' AND n.worker_uuid = l.worker_uuid
                                    AND n.group_id = l.group_id AND n.epoch > l.epoch))
-                AND NOT EXISTS (SELECT FROM leases AS n JOIN open_task AS o ON o.group_id = n.group_id AND o.epoch = n.epoch
-                                 WHERE n.kind = 'manager' AND n.manager_id = l.manager_id AND n.state <> 'ended'
-                                   AND n.group_id = l.group_id AND o.state = 1 AND o.claim_seq = 0)))
+                AND NOT EXISTS (SELECT FROM open_task AS o
+                                 WHERE o.group_id = l.group_id AND o.state = 1 AND o.claim_seq = 0
+                                   AND o.epoch = (SELECT n.epoch FROM leases AS n
+                                                   WHERE n.kind = 'manager' AND n.manager_id = l.manager_id
+                                                     AND n.state <> 'ended'))))
 ), gone AS (
     DELETE FROM leases WHERE epoch = ANY(ARRAY(SELECT epoch FROM unneeded)) RETURNING 1
 )
@@ -78,13 +79,14 @@ SELECT (SELECT count(*) FROM gone) AS deleted, (SELECT max(ended_at) FROM page) 
 -- Not before its host has been in contact long enough to repeat what it has said of it. Of a group that is not settled
 -- only what cannot change its result, and only while its host has no lease of it.
 WITH page AS MATERIALIZED (
-    SELECT e.manager_id, e.group_id, e.changed_at FROM environments AS e
+    SELECT e.ctid AS place, e.changed_at FROM environments AS e
      WHERE e.state = 'gone' AND e.changed_at > %(seen_to)s::timestamptz
        AND e.changed_at < now() - make_interval(secs => %(kept)s)
      ORDER BY e.changed_at FETCH FIRST (%(limit)s) ROWS WITH TIES
 ), gone AS (
-    DELETE FROM environments AS e USING page AS p
-     WHERE e.manager_id = p.manager_id AND e.group_id = p.group_id AND e.state = 'gone' AND e.changed_at = p.changed_at
+    DELETE FROM environments AS e
+     WHERE e.ctid = ANY(ARRAY(SELECT place FROM page)) AND e.state = 'gone'
+       AND e.changed_at < now() - make_interval(secs => %(kept)s)
        AND EXISTS (SELECT FROM managers AS m JOIN manager_live AS c ON c.manager_id = m.id
                     WHERE m.id = e.manager_id
                       AND (m.deleted_at IS NOT NULL
@@ -108,8 +110,8 @@ WITH page AS MATERIALIZED (
      WHERE h.started_at > %(seen_to)s::timestamptz AND h.started_at < now() - make_interval(secs => %(kept)s)
      ORDER BY h.started_at FETCH FIRST (%(limit)s) ROWS WITH TIES
 ), gone AS (
-    DELETE FROM hook_runs AS h USING page AS p
-     WHERE h.id = p.id
+    DELETE FROM hook_runs AS h
+     WHERE h.id = ANY(ARRAY(SELECT id FROM page))
        AND (EXISTS (SELECT FROM hook_runs AS n
                      WHERE n.group_id = h.group_id AND n.manager_id = h.manager_id AND n.kind = h.kind
                        AND n.state = h.state AND (n.started_at, n.id) > (h.started_at, h.id))
@@ -130,8 +132,8 @@ WITH page AS MATERIALIZED (
        AND r.unregistered_at < now() - make_interval(secs => %(kept)s)
      ORDER BY r.unregistered_at FETCH FIRST (%(limit)s) ROWS WITH TIES
 ), gone AS (
-    DELETE FROM worker_registrations AS r USING page AS p
-     WHERE r.id = p.id
+    DELETE FROM worker_registrations AS r
+     WHERE r.id = ANY(ARRAY(SELECT id FROM page))
        AND EXISTS (SELECT FROM worker_registrations AS n WHERE n.service_id = r.service_id AND n.id > r.id)
     RETURNING 1
 )
@@ -144,8 +146,8 @@ WITH page AS MATERIALIZED (
      WHERE d.finished_at > %(seen_to)s::timestamptz AND d.finished_at < now() - make_interval(secs => %(kept)s)
      ORDER BY d.finished_at FETCH FIRST (%(limit)s) ROWS WITH TIES
 ), gone AS (
-    DELETE FROM deleted_groups AS d USING page AS p
-     WHERE d.group_id = p.group_id
+    DELETE FROM deleted_groups AS d
+     WHERE d.group_id = ANY(ARRAY(SELECT group_id FROM page))
        AND NOT EXISTS (SELECT FROM environments AS e WHERE e.group_id = d.group_id AND e.state <> 'gone')
        AND NOT EXISTS (SELECT FROM leases AS l WHERE l.group_id = d.group_id AND l.state <> 'ended')
        AND NOT EXISTS (SELECT FROM leases AS l WHERE l.group_id = d.group_id AND l.state = 'ended')

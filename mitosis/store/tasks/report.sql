@@ -193,6 +193,8 @@ WITH lease AS MATERIALIZED (
     UPDATE group_live AS v
        SET unfinished = v.unfinished - n.ended, succeeded = v.succeeded + n.succeeded,
            failed = v.failed + n.failed, cancelled = v.cancelled + n.cancelled,
+           cancelled_running = v.cancelled_running
+                               + CASE WHEN (SELECT manager_id FROM live) IS NULL THEN 0 ELSE n.cancelled END,
            runs = v.runs + n.runs, run_seconds = v.run_seconds + n.run_seconds,
            drain_seq = v.drain_seq + (v.state <> 'open' AND n.ended > 0 AND v.unfinished = n.ended)::int,
            hungry = v.hungry AND n.again = 0, watched = false

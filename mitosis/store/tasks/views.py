@@ -4,41 +4,25 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
 from uuid import UUID
-
-from sqlalchemy import BigInteger, ColumnElement, Integer, and_, bindparam, case, func, select
 
 from mitosis.contracts.http import Page, TaskFailureInfo, TaskInfo
 from mitosis.contracts.ids import parse_task_uuid, task_uuid
-from mitosis.contracts.lifecycle import TASK, ListedState, TaskState
+from mitosis.contracts.lifecycle import ListedState, TaskState
 from mitosis.store.missing import missing_task_group, require_task
 from mitosis.store.pg.arrays import number_array
-from mitosis.store.pg.compose import Composed, compose, fetch_composed
 from mitosis.store.pg.database import Connection
-from mitosis.store.pg.paging import decode_cursor, encode_cursor, page_limit
+from mitosis.store.pg.paging import page_limit
 from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
-from mitosis.store.pg.tables import BLOCKED, CLAIMED, DELAYED, open_task, task, task_result
 from mitosis.store.store import Store
 from mitosis.store.tasks.group import group_number
+from mitosis.store.tasks.pages import ids_of_page
 from mitosis.store.tasks.readable import readable
 from mitosis.store.tasks.repetition import Counts, repetition
 
 SQL = load("tasks/views.sql")
 MAX_PAGE = 1000
-_shown_state: ColumnElement[str] = case(
-    (and_(open_task.c.state == DELAYED, open_task.c.not_before > func.now()), "delayed"),
-    (open_task.c.state == BLOCKED, "blocked"),
-    (and_(open_task.c.state == CLAIMED, open_task.c.started_at.is_not(None)), "running"),
-    else_="ready",
-)
-"""State of an unfinished task: claimed and unstarted counts as ready, delayed and due as well."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Id:
-    id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,21 +85,22 @@ async def list_tasks(
 ) -> Page[TaskInfo]:
     """Return tasks of a group by id, their failures without ``detail``. ``limit`` at most 1,000.
 
+    Delayed ones come by the time of their next attempt. A page may have fewer tasks and yet a ``next``.
+
     Raises:
         NotFound: no such group.
         InvalidRequest: ``after`` is not from an earlier page.
     """
     size = page_limit(limit, MAX_PAGE)
-    this = f"tasks of {task_group_id}"
-    (last,) = decode_cursor(this, after, int) if after else (0,)
-    async with store.database.connection() as connection:
+    async with store.database.in_index_order() as connection:
         number = await group_number(connection, task_group_id)
-        key = {"group_number": number, "after": last, "limit": size + 1}
-        statement = _ids_of(None if state is None else ListedState(state))
-        found = await fetch_composed(connection, _Id, statement, **key)
-        ids = [row.id for row in found[:size]]
-        tasks = await read_tasks(connection, number, ids)
-    return Page(items=tasks, next=encode_cursor(this, ids[-1]) if len(found) > size else None)
+        listed = None if state is None else ListedState(state)
+        page = await ids_of_page(connection, (task_group_id, number), listed, after, size)
+        tasks = await read_tasks(connection, number, page.ids)
+    if listed is ListedState.DELAYED:
+        place = {task_id: index for index, task_id in enumerate(page.ids)}
+        tasks.sort(key=lambda one: place[one.task_id])
+    return Page(items=tasks, next=page.next)
 
 
 async def read_tasks(
@@ -158,29 +143,6 @@ async def read_task(store: Store, public_id: UUID) -> TaskInfo:
         row = require_task(row, public_id)
         failures = await fetch_all(connection, _Failure, SQL["failures"], values)
     return _task_info(row, failures)
-
-
-@cache
-def _ids_of(state: ListedState | None) -> Composed:
-    """Select the ids of a page from the table that has the tasks of this state."""
-    group_number = bindparam("group_number", type_=BigInteger)
-    if state is None:
-        number = task.c.id
-        rows = select(number).where(task.c.group_id == group_number)
-    elif state is ListedState.HELD:
-        number = open_task.c.id
-        rows = select(number).where(open_task.c.group_id == group_number)
-        rows = rows.where(open_task.c.state == CLAIMED)
-    elif TaskState(state) in TASK.terminal:
-        number = task_result.c.task_id
-        rows = select(number.label("id")).where(task_result.c.group_id == group_number)
-        rows = rows.where(task_result.c.state == state.value)
-    else:
-        number = open_task.c.id
-        rows = select(number).where(open_task.c.group_id == group_number)
-        rows = rows.where(_shown_state == state.value)
-    after, limit = bindparam("after", type_=BigInteger), bindparam("limit", type_=Integer)
-    return compose(rows.where(number > after).order_by(number).limit(limit))
 
 
 def _task_info(row: _Task, failures: Sequence[_Failure]) -> TaskInfo:

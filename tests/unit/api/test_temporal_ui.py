@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from uuid import uuid4
 
+import httpx2
 import pytest
 from starlette.requests import Request
 
@@ -127,7 +128,7 @@ def test_neither_tokens_nor_the_session_reach_the_ui() -> None:
     sent = sent_headers(
         request(authorization="Bearer secret", cookie="mitosis_ui=secret; _csrf=theirs", accept="x")
     )
-    assert sent == [("accept", "x"), ("cookie", "_csrf=theirs")]
+    assert sent == [(b"accept", b"x"), (b"cookie", b"_csrf=theirs")]
     assert sent_headers(request(cookie="mitosis_ui=secret")) == []
 
 
@@ -135,17 +136,32 @@ def test_answers_keep_their_cookies_and_lose_what_opens_them_to_others() -> None
     returned = dict(
         returned_headers(
             [
-                ("Set-Cookie", "_csrf=theirs"),
-                ("Access-Control-Allow-Origin", "*"),
-                ("x-frame-options", "ALLOWALL"),
-                ("Content-Encoding", "gzip"),
+                (b"Set-Cookie", b"_csrf=theirs"),
+                (b"Access-Control-Allow-Origin", b"*"),
+                (b"x-frame-options", b"ALLOWALL"),
+                (b"Content-Encoding", b"gzip"),
+                (b"X-Name", b"\xff\xc3\xa9"),
             ]
         )
     )
-    assert returned["Set-Cookie"] == "_csrf=theirs"
-    assert returned["X-Frame-Options"] == "DENY"
-    assert returned["Content-Encoding"] == "gzip"
-    assert "Access-Control-Allow-Origin" not in returned
+    assert returned[b"Set-Cookie"] == b"_csrf=theirs"
+    assert returned[b"X-Frame-Options"] == b"DENY"
+    assert returned[b"Content-Encoding"] == b"gzip"
+    assert returned[b"X-Name"] == b"\xff\xc3\xa9"
+    assert b"Access-Control-Allow-Origin" not in returned
+
+
+def test_headers_of_any_bytes_pass() -> None:
+    odd = Request(
+        {
+            "type": "http",
+            "headers": [(b"x-name", b"\xff\xc3\xa9"), (b"cookie", b"a=\xff; mitosis_ui=secret")],
+        }
+    )
+    sent = sent_headers(odd)
+    assert sent == [(b"x-name", b"\xff\xc3\xa9"), (b"cookie", b"a=\xff")]
+    built = httpx2.Request("GET", "http://127.0.0.1/", headers=sent)
+    assert (b"x-name", b"\xff\xc3\xa9") in [(n.lower(), v) for n, v in built.headers.raw]
 
 
 def test_the_cookie_is_for_the_ui_alone() -> None:

@@ -104,3 +104,21 @@ def test_a_broken_authority_is_named_and_not_replaced(tmp_path: Path) -> None:
         authority(folder).renew(NOW)
     assert refused.value.facts["field"] == "api.tls"
     assert own.read_bytes() == b"lost"
+
+
+def test_names_are_compared_in_the_form_in_which_a_certificate_has_them(tmp_path: Path) -> None:
+    """Else it would be issued again at each look."""
+    names = ("API.Test.", "bücher.example", "[2001:DB8:0::7]", " 192.0.2.7 ", "*.Example")
+    own = authority(tmp_path / "data", *names)
+    served = ServedCertificate(own.files(), NOW)
+    first = issued(tmp_path / "data").serial_number
+    served.look(NOW + timedelta(minutes=1))
+    assert issued(tmp_path / "data").serial_number == first
+    for name in ("api.test", "xn--bcher-kva.example", "2001:db8::7", "192.0.2.7", "a.example"):
+        assert served.covers(name), served.names
+
+
+@pytest.mark.parametrize("name", ["a b", "", "a..b", "http://api", "\x00"])
+def test_what_is_no_name_is_refused_by_its_setting(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"api\.tls_names"):
+        ServedCertificate(authority(tmp_path / "data", name).files(), NOW)

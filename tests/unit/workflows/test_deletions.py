@@ -3,8 +3,11 @@
 import asyncio
 from contextlib import suppress
 
+from mitosis.chunk_size import ChunkSize
 from mitosis.contracts.errors import DatabaseUnavailable
-from workflows.deletions import CHUNK, Deletions
+from workflows.deletions import Deletions
+
+FIRST = ChunkSize().rows
 
 
 class Port:
@@ -34,9 +37,10 @@ async def limits_after(*answers: bool | Exception) -> list[int]:
 async def test_a_statement_that_is_too_slow_is_tried_with_fewer_rows() -> None:
     failures = [DatabaseUnavailable("canceling statement"), ValueError("?")] * 3
     limits = await limits_after(*failures, True, True, False)
-    assert limits[:7] == [CHUNK, 1000, 100, 10, 1, 1, 1]
-    assert limits[7:] == [2, 4, 4], "and then with more again"
+    assert limits[:7] == [FIRST, FIRST // 10, FIRST // 100, 1, 1, 1, 1]
+    assert limits[7:] == [2, 4, 8], "and then with more again"
 
 
 async def test_it_looks_again_after_everything_is_deleted() -> None:
-    assert await limits_after(True, False, False, True) == [CHUNK] * 5
+    limits = await limits_after(True, False, False, True)
+    assert limits == [FIRST, 2 * FIRST, 4 * FIRST, 8 * FIRST, 16 * FIRST], "they took no time"

@@ -5,10 +5,10 @@ from uuid import UUID
 
 import pytest
 
+from mitosis.chunk_size import ChunkSize
 from mitosis.contracts.control import Cancel, Close, Complete, ReleaseReason, ReleaseRequest, Reopen
 from mitosis.contracts.errors import InvalidTransition, NotFound
 from mitosis.contracts.lifecycle import TASK_GROUP, TaskGroupEvent, TaskGroupState
-from mitosis.store.groups.endings import DISCARD_CHUNK
 from mitosis.store.groups.views import read_group
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.release import release_lease
@@ -22,6 +22,7 @@ VERBS: dict[TaskGroupEvent, Close | Reopen | Cancel | Complete] = {
     TaskGroupEvent.COMPLETE: Complete(),
 }
 S = TaskGroupState
+FIRST_CHUNK = ChunkSize().rows
 ALREADY_THERE = {
     (S.CLOSED, TaskGroupEvent.CLOSE),
     (S.COMPLETE, TaskGroupEvent.CLOSE),
@@ -275,15 +276,22 @@ async def test_cancel_may_let_running_tasks_finish_and_a_second_one_may_not(data
 async def test_discard_goes_by_chunks_and_can_be_repeated(database: str) -> None:
     async with world(database) as w:
         group = await w.group()
-        await w.submit(group, DISCARD_CHUNK)
-        await w.submit(group, 100)
+        await w.submit(group, 2 * FIRST_CHUNK)
+        await w.rows("UPDATE open_task SET id = id + 1000000")
+        control = w.control
         assert (await w.control.discard(group)).cancelled == 0, "not discarding"
         await w.cancel(group)
-        first = await w.control.discard(group)
-        assert (first.cancelled, first.remaining) == (DISCARD_CHUNK, True)
+        first = await control.discard(group)
+        assert (first.cancelled, first.remaining) == (FIRST_CHUNK, True)
         await w.pokes()
-        second = await w.control.discard(group)
-        assert (second.cancelled, second.remaining) == (100, False)
+        await w.rows(  # as if requeued since, where the first chunk has been
+            "UPDATE open_task SET id = 1 WHERE id = (SELECT max(id) FROM open_task)"
+        )
+        second = await control.discard(group)
+        assert second.remaining
+        while (third := await control.discard(group)).remaining:
+            pass
+        assert third.cancelled > 0
         assert ("task_group", group) in await w.pokes()
         assert (await w.control.discard(group)).cancelled == 0
         await w.check()

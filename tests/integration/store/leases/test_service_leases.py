@@ -4,7 +4,7 @@ import pytest
 
 from mitosis.contracts.wire import Outcome
 from mitosis.contracts.worker_services import HeldTask
-from mitosis.store.groups.endings import discard, finalize, settle
+from mitosis.store.groups.endings import discard_chunk, finalize, settle
 from mitosis.store.leases.silent_services import end_silent_registrations
 from tests.support.campaigns import World, world
 from tests.support.worker_services import Service, healthy, service_group, task
@@ -131,7 +131,7 @@ async def test_a_cancelled_group_settles_when_its_services_have_answered(databas
         await service.claim()
         assert (await service.heartbeat()).stop == ()
         await w.cancel(group, reason="no longer needed")
-        await discard(w.store, group)
+        await discard_chunk(w.store, group)
         assert await service.claim() == ()
         stop = (await service.heartbeat()).stop
         assert {one.task_id for one in stop} == set(service.held)
