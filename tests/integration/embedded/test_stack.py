@@ -103,7 +103,7 @@ def test_a_stop_ends_in_time_whatever_hangs(data_dir: Path) -> None:
         began = time.monotonic()
         program.send_signal(signal.SIGTERM)
         assert program.wait(30) == STATUS
-        assert time.monotonic() - began < 4
+        assert time.monotonic() - began < 15
         gone(below)
 
 

@@ -16,7 +16,7 @@ from tests.support.campaigns import Host, World, world
 
 async def busy_world(w: World) -> tuple[Host, Host]:
     """A host that works for another group, and one that drains and lacks a tag."""
-    other = await w.group("other", tags={"gpu"})
+    other = await w.group("other", tags={"gpu"}, max_managers=1)  # also if this host seems silent
     await w.submit(other, 2)
     busy = await w.host(tags=["gpu"])
     await assign_round(w.store)

