@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
+from mitosis.contracts.checked_model import Integer
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.named_tasks import parse_task_name
 from mitosis.jobs.conditions import parse_condition
@@ -164,7 +165,7 @@ After = Annotated[
     ),
 ]
 Count = Annotated[
-    int | str,
+    Integer | str,
     BeforeValidator(_count),
     _schema(
         {"type": "integer", "minimum": 0, "maximum": MAX_COUNT},
@@ -182,7 +183,7 @@ Over = Annotated[
     ),
 ]
 FailureLimit = Annotated[
-    int | str,
+    Integer | str,
     BeforeValidator(_failures),
     _schema(
         {"type": "integer", "minimum": 0, "maximum": MAX_COUNT},
