@@ -62,7 +62,6 @@ END $$
 
 STATEMENTS: tuple[str, ...] = (
     WAITING_TASKS,
-    "ALTER TABLE open_task VALIDATE CONSTRAINT open_task_waits_for_check",
     EDGES,
     # Without the group, or it would look as good as the primary key for the children of one parent.
     "CREATE INDEX task_edges_by_child ON task_edges (child)",

@@ -20,11 +20,10 @@ SELECT v.group_id FROM group_live AS v WHERE v.group_id = ANY(%(groups)s::bigint
 
 -- name: states_of_parents
 -- unresolved: it has ended, and earlier children of it in this group still wait for it.
-SELECT t.id, r.state,
+SELECT t.id, (SELECT r.state FROM task_result AS r WHERE r.task_id = t.id) AS state,
        EXISTS (SELECT FROM task_parents AS p
                 WHERE p.parent = t.id AND p.child_group_id = %(group_number)s AND p.outcome IS NOT NULL) AS unresolved
-  FROM task AS t JOIN task_groups AS g ON g.id = t.group_id LEFT JOIN task_result AS r ON r.task_id = t.id
- WHERE t.id = ANY(%(ids)s::bigint[])
+  FROM task AS t WHERE t.id = ANY(%(ids)s::bigint[])
 
 -- name: mark_parents
 -- Claims lock rows as well, but wait for none.

@@ -4,19 +4,26 @@ A trigger notes each end of a task that others wait for, and notifies. Any proce
 the children, at any time and any number of times: what is resolved is gone from ``task_parents``.
 """
 
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import LiteralString
 
-from mitosis.store.pg.database import PLANNED_ONCE, WITHOUT_LOOPS, Connection
+from mitosis.contracts.errors import MitosisError
+from mitosis.store.pg.database import (
+    AS_USUAL,
+    BY_INDEX,
+    PLANNED_ONCE,
+    WITHOUT_LOOPS,
+    Connection,
+)
 from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
 from mitosis.store.store import Store
 
 SQL = load("dependencies/resolve.sql")
+log = logging.getLogger(__name__)
 MOST_EDGES = 5_000
 """So many are resolved by one transaction."""
-BY_INDEX: LiteralString = "SET LOCAL enable_seqscan = off"
-"""The tables may have been empty when the statement was planned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +36,29 @@ class _Group:
     child_group_id: int
 
 
-async def resolve_all(store: Store) -> None:
-    """Resolve the children of all parents that have ended."""
+async def resolve_all(store: Store) -> Sequence[int]:
+    """Resolve the children of all parents that have ended; return the task groups to try again."""
     async with store.database.connection() as connection:
         groups = await fetch_all(connection, _Group, SQL["due_groups"], {})
-    for group in groups:
-        await resolve_group(store, group.child_group_id)
+    return await resolve_groups(store, [group.child_group_id for group in groups])
+
+
+async def resolve_groups(store: Store, groups: Sequence[int]) -> Sequence[int]:
+    """Resolve the children in each of these task groups; return those to try again.
+
+    One that is locked for long holds up no other.
+    """
+    failed = []
+    for number in groups:
+        try:
+            await resolve_group(store, number)
+        except MitosisError as error:
+            log.warning(
+                "dependencies.not_resolved",
+                extra={"group_number": number, "reason": error.message},
+            )
+            failed.append(number)
+    return failed
 
 
 async def resolve_group(store: Store, group_number: int) -> None:
@@ -62,3 +86,4 @@ async def resolve_some(connection: Connection, group_number: int, most: int = MO
     for setting in (WITHOUT_LOOPS, BY_INDEX, PLANNED_ONCE):
         await connection.execute(setting, prepare=True)
     await connection.execute(SQL["resolve"], values, prepare=True)
+    await connection.execute(AS_USUAL)

@@ -41,11 +41,13 @@ WITH due AS MATERIALIZED (
     SELECT g.id, v.group_id, v.total - v.unfinished + row_number() OVER (ORDER BY g.id), 'cancelled', g.attempt,
            'dependency_failed', now(),
            json_build_object('message', 'task ' || c.cause || ', on which it depends, did not succeed',
-                             'parent', w.parent, 'cause', c.cause)
-      FROM gone AS g JOIN verdict AS w ON w.child = g.id
-      LEFT JOIN task_result AS r ON r.task_id = w.parent
-     CROSS JOIN LATERAL (SELECT coalesce(CASE WHEN r.kind = 'dependency_failed'
-                                              THEN (r.detail ->> 'cause')::bigint END, w.parent) AS cause) AS c,
+                             'parent', c.parent, 'cause', c.cause)
+      FROM gone AS g JOIN (
+           -- No join: without loops it would read all results.
+           SELECT w.child, w.parent, coalesce((
+                      SELECT CASE WHEN r.kind = 'dependency_failed' THEN (r.detail ->> 'cause')::bigint END
+                        FROM task_result AS r WHERE r.task_id = w.parent), w.parent) AS cause
+             FROM verdict AS w WHERE w.parent IS NOT NULL) AS c ON c.child = g.id,
            group_live AS v
      WHERE v.group_id = %(group_number)s
 ), freed AS (
@@ -69,7 +71,7 @@ WITH due AS MATERIALIZED (
 ), before AS MATERIALIZED (
     SELECT v.group_id, v.state, v.unfinished, v.hungry, v.watched, g.uuid, g.kind, g.max_managers,
            (g.worker_allocation_plan ->> 'worker_count')::int AS worker_count
-      FROM group_live AS v JOIN task_groups AS g ON g.id = v.group_id WHERE v.group_id = %(group_number)s
+      FROM group_live AS v, task_groups AS g WHERE v.group_id = %(group_number)s AND g.id = %(group_number)s
 ), counted AS (
     UPDATE group_live AS v
        SET unfinished = v.unfinished - s.gone, cancelled = v.cancelled + s.gone,

@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from mitosis.concurrency import cancel_and_wait, raise_if_cancelled
-from mitosis.contracts.errors import MitosisError
-from mitosis.store.dependencies.resolve import resolve_all, resolve_group
+from mitosis.store.dependencies.resolve import resolve_all, resolve_groups
 from mitosis.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -29,12 +28,18 @@ async def _resolve_for_ever(store: Store) -> None:
     while True:
         groups = await store.listening.ended_parents.take()
         raise_if_cancelled()
+        ended = store.listening.ended_parents
         try:
             if groups is None:
-                await resolve_all(store)
-            for group in sorted(groups or ()):
-                await resolve_group(store, group)
-        except MitosisError as error:
-            log.warning("dependencies.failed", extra={"reason": error.message})
-            store.listening.ended_parents.add_all()
+                failed = await resolve_all(store)
+            else:
+                failed = await resolve_groups(store, sorted(groups))
+        except Exception as error:  # noqa: BLE001 - this task ends with the API only
+            log.warning("dependencies.failed", extra={"reason": str(error)})
+            ended.add_all()
             await asyncio.sleep(AFTER_FAILURE_SECONDS)
+            continue
+        if failed:
+            await asyncio.sleep(AFTER_FAILURE_SECONDS)
+            for group in failed:
+                ended.add(group)

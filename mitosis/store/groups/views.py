@@ -212,7 +212,7 @@ async def _waiting_for(
 def _filter_values(which: GroupFilter, after: int | None = None) -> dict[str, object]:
     """Return the parameters of the conditions that the list is limited by."""
     values = {
-        "states": [state.value for state in which.states],
+        "states": [state.value for state in dict.fromkeys(which.states)],
         "tags": [*which.tags],
         "labels": [*which.labels],
         "name": None if which.name is None else _like(which.name),

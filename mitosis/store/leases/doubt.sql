@@ -101,11 +101,11 @@ EXISTS (SELECT FROM task_groups AS g
                   AND NOT m.draining AND NOT c.offline AND c.last_contact_at > now() - interval '90 seconds'
                OFFSET 0) AS m
          WHERE g.id = v.group_id
-           AND (NOT EXISTS (SELECT FROM open_task AS o WHERE o.group_id = m.works_for AND o.state = 0)
-                OR EXISTS (SELECT FROM host_failures AS q JOIN managers AS own ON own.id = q.manager_id
-                            WHERE q.manager_id = v.manager_id AND q.kind = 'tasks_failed'
-                              AND ((q.phase = 'suspected' AND q.next_at > now())
-                                   OR (q.phase = 'quarantined' AND q.incarnation = own.incarnation))))
+           AND (EXISTS (SELECT FROM host_failures AS q JOIN managers AS own ON own.id = q.manager_id
+                         WHERE q.manager_id = v.manager_id AND q.kind = 'tasks_failed'
+                           AND ((q.phase = 'suspected' AND q.next_at > now())
+                                OR (q.phase = 'quarantined' AND q.incarnation = own.incarnation)))
+                OR NOT EXISTS (SELECT FROM open_task AS o WHERE o.group_id = m.works_for AND o.state = 0))
            AND $may_be_offered$ AND NOT $blamed$ AND NOT $failed_there$)
 
 -- name: possible

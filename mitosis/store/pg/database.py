@@ -38,6 +38,13 @@ LIMITS = (
 PLANNED_ONCE: LiteralString = "SET LOCAL plan_cache_mode = force_generic_plan"
 WITHOUT_LOOPS: LiteralString = "SET LOCAL enable_nestloop = off"
 """Two sources of n rows are joined by n comparisons and not n², however few rows are expected."""
+BY_INDEX: LiteralString = "SET LOCAL enable_seqscan = off"
+"""The tables may be empty when a statement is planned."""
+AS_USUAL: LiteralString = """
+SELECT set_config('enable_nestloop', 'on', true), set_config('enable_seqscan', 'on', true),
+       set_config('plan_cache_mode', 'auto', true)
+"""
+"""Ends these settings within a transaction."""
 ACQUIRE_SECONDS = 5.0
 CONNECT_SECONDS = 5
 RECONNECT_SECONDS = 1.0

@@ -50,7 +50,7 @@ from mitosis.store.leases.ending import STANDING
 from mitosis.store.leases.failing_host import log_lone_host
 from mitosis.store.leases.verdicts import AWAITED_SECONDS
 from mitosis.store.pg.arrays import number_array
-from mitosis.store.pg.database import WITHOUT_LOOPS, Connection
+from mitosis.store.pg.database import BY_INDEX, WITHOUT_LOOPS, Connection
 from mitosis.store.pg.rows import fetch_all, to_record
 from mitosis.store.pg.statements import load
 from mitosis.store.store import Store
@@ -154,14 +154,8 @@ async def report_tasks(
     columns = _columns(sender, request.epoch, reports, store.quarantine_after) | {
         "termination_limits": number_array(limits.get(item.task_id) for item in reports)
     }
-    statements = OF_SERVICE if of_service else OF_HOST
-    async with store.database.pipelined_transaction() as connection:
-        await connection.execute(statements.lock, columns, prepare=True)
-        if any(item.outcome is Outcome.FAILED for item in reports):
-            await connection.execute(statements.other_hosts, columns, prepare=True)
-        await connection.execute(WITHOUT_LOOPS, prepare=True)
-        cursor = await connection.execute(statements.report, columns, prepare=True)
-    found = await cursor.fetchone()
+    failed = any(item.outcome is Outcome.FAILED for item in reports)
+    found = await _record(store, OF_SERVICE if of_service else OF_HOST, columns, failed=failed)
     if found is None:  # no such lease, or another manager's
         statuses = [ReportStatus.UNKNOWN] * len(request.reports)
         return ReportAnswer(standing=LeaseStanding.GONE, statuses=statuses)
@@ -182,6 +176,20 @@ async def report_tasks(
     return ReportAnswer(
         standing=STANDING[row.lease_state], statuses=_in_order(request.reports, fates)
     )
+
+
+async def _record(
+    store: Store, statements: _Statements, columns: Mapping[str, Any], *, failed: bool
+) -> Mapping[str, Any] | None:
+    """Return the row of ``report``; ``failed``: whether other hosts matter."""
+    async with store.database.pipelined_transaction() as connection:
+        await connection.execute(statements.lock, columns, prepare=True)
+        if failed:
+            await connection.execute(statements.other_hosts, columns, prepare=True)
+        for setting in (WITHOUT_LOOPS, BY_INDEX):
+            await connection.execute(setting, prepare=True)
+        cursor = await connection.execute(statements.report, columns, prepare=True)
+    return await cursor.fetchone()
 
 
 async def _judge_host(store: Store, row: _Recorded) -> None:

@@ -54,7 +54,7 @@ WITH lease AS MATERIALIZED (
 ), live AS MATERIALIZED (
     SELECT v.group_id, v.state, v.unfinished, v.total - v.unfinished AS ended_before, v.hungry, v.watched,
            l.manager_id, l.claimant, l.live_epoch, v.state IN ('open', 'closed') AND NOT v.discarding AS goes_on
-      FROM group_live AS v JOIN lease AS l ON l.group_id = v.group_id
+      FROM group_live AS v, lease AS l WHERE v.group_id = (SELECT group_id FROM lease)
 ), said AS MATERIALIZED (
     -- lost: with all workers of its host. It is charged as a lost host (P5): the count decides alone. What
     -- an ending has requeued before (no epoch) was judged by that ending: one loss is charged once.
@@ -203,8 +203,9 @@ WITH lease AS MATERIALIZED (
 ), pokes AS (
     INSERT INTO outbox (kind, subject)
     SELECT 'task_group', g.uuid
-      FROM live AS v JOIN task_groups AS g ON g.id = v.group_id, sums AS n
-     WHERE v.state <> 'open' AND n.ended > 0 AND v.unfinished = n.ended
+      FROM live AS v, task_groups AS g, sums AS n
+     WHERE g.id = (SELECT group_id FROM live)
+       AND v.state <> 'open' AND n.ended > 0 AND v.unfinished = n.ended
     RETURNING 1
 )
 SELECT l.state AS lease_state, v.group_id AS group_number, v.manager_id AS manager_number,

@@ -39,7 +39,7 @@ from mitosis.store.dependencies.edges import (
 from mitosis.store.dependencies.resolve import resolve_group
 from mitosis.store.missing import require_task_group
 from mitosis.store.pg.arrays import number_array
-from mitosis.store.pg.database import Connection, Database
+from mitosis.store.pg.database import BY_INDEX, Connection, Database
 from mitosis.store.pg.rows import fetch_all, fetch_one, to_record
 from mitosis.store.pg.statements import load
 from mitosis.store.pg.tables import BLOCKED
@@ -245,6 +245,7 @@ async def _in_one_statement(database: Database, submission: _Submission) -> Subm
     count = len(submission.tasks)
     parameters = submission.parameters(count=count)
     async with database.pipelined_transaction() as connection:
+        await connection.execute(BY_INDEX, prepare=True)
         await connection.execute(SQL["submit_lock"], parameters, prepare=True)
         cursor = await connection.execute(SQL["submit"], parameters, prepare=True)
     found = require_task_group(await cursor.fetchone(), submission.group)

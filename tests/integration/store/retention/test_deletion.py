@@ -287,7 +287,9 @@ async def test_each_call_works_for_a_while_and_says_when_to_call_again(database:
         assert await expired.delete(0.0) == PAUSE_SECONDS
         again = await expired.delete(60.0)
         assert PASS_EVERY_SECONDS - 60 < again <= PASS_EVERY_SECONDS
-        await w.rows("UPDATE retention SET next_at = now() + interval '700 s' WHERE kind = 'leases'")
+        await w.rows(
+            "UPDATE retention SET next_at = now() + interval '700 s' WHERE kind = 'leases'"
+        )
         assert 600 < await expired.delete(60.0) <= 700
 
 

@@ -63,6 +63,25 @@ def rows_of(step: Mapping[str, Any]) -> float:
     return float(sum(step.get(name, 0) for name in read) * step["Actual Loops"])
 
 
+OTHERS = """
+WITH groups AS (
+    INSERT INTO task_groups (name, user_group_id, creator_id, worker_allocation_plan)
+    SELECT 'other' || n, g.id, g.creator_id, '{"worker_count": 1}'
+      FROM user_groups AS g, generate_series(1, 3000) AS n RETURNING id
+), live AS (
+    INSERT INTO group_live (group_id, state, closed_at, terminal_at, settled_at, result, total, unfinished,
+                            succeeded)
+    SELECT id, 'complete', now(), now(), now(), 'success', 3, 0, 3 FROM groups
+), tasks AS (
+    INSERT INTO task (id, group_id, spec)
+    SELECT nextval('task_id'), id, '{}' FROM groups, generate_series(1, 3) RETURNING id, group_id
+)
+INSERT INTO task_result (task_id, group_id, seq, state, attempt, finished_at)
+SELECT id, group_id, row_number() OVER (PARTITION BY group_id), 'succeeded', 1, now() FROM tasks
+"""
+"""Settled task groups of others, each with three results."""
+
+
 @pytest.fixture(autouse=True)
 def explaining(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pg, "LIMITS", pg.LIMITS + EXPLAINED)
@@ -76,6 +95,7 @@ async def test_a_large_batch_after_small_ones_costs_what_its_tasks_cost(
     async with world(database, pool_size=1) as w:
         async with w.database.connection() as connection:
             connection.add_notice_handler(plans.add)
+        await w.rows(OTHERS)
         group = await w.group()
         await w.submit(group)
         host = await w.leased_host(group)
@@ -96,12 +116,17 @@ async def test_a_large_batch_after_small_ones_costs_what_its_tasks_cost(
         assert most_rows(plans.take("tasks/submit.sql submit")) <= ROWS_PER_TASK * BATCH
 
 
-@pytest.mark.parametrize("wide", ["in", "out"])
-async def test_many_edges_after_few_are_resolved_by_what_they_are(database: str, wide: str) -> None:
+@pytest.mark.parametrize(
+    ("wide", "outcome"), [("in", succeeded), ("out", succeeded), ("out", failed)]
+)
+async def test_many_edges_after_few_are_resolved_by_what_they_are(
+    database: str, wide: str, outcome: Any
+) -> None:
     plans = Plans()
     async with world(database, pool_size=1) as w:
         async with w.database.connection() as connection:
             connection.add_notice_handler(plans.add)
+        await w.rows(OTHERS)
         before, group = await w.group("before"), await w.group()
         chain = [dependent(*([[0, at - 1]] if at else [])) for at in range(12)]
         await w.submit_tasks(before, chain)
@@ -115,7 +140,7 @@ async def test_many_edges_after_few_are_resolved_by_what_they_are(database: str,
         children = [dependent(*parents)] * (1 if wide == "in" else QUEUED)
         await w.submit_tasks(group, [dependent() for _ in range(count)] + children)
         host = await w.leased_host(group)
-        await host.finish((await host.claim(BATCH)).tasks)
+        await host.report(*map(outcome, (await host.claim(BATCH)).tasks))
         plans.take("tasks/report.sql report")
         await resolve_all(w.store)
         resolved = BATCH if wide == "in" else QUEUED
