@@ -27,9 +27,11 @@ from mitosis.store.leases.verdicts import (
     Suspect,
     Verdict,
     judge,
+    with_trials,
 )
 from mitosis.store.pg.arrays import number_array
 from mitosis.store.pg.database import Connection
+from mitosis.store.pg.outbox import poke
 from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
 from mitosis.store.store import Store
@@ -125,7 +127,8 @@ async def judge_report(store: Store, failed: Failed) -> None:
         except NotFound:  # deleted since
             return
         await _note(connection, failed, store.quarantine_after)
-        await _judge(connection, group, store.quarantine_after)
+        if await _judge(connection, group, store.quarantine_after):
+            await poke(connection, scheduler=True)
 
 
 async def judge_groups(store: Store) -> None:
@@ -216,25 +219,31 @@ async def _suspects(
 ) -> Sequence[Suspect]:
     """Return the hosts whose tasks fail in the group."""
     values = {"group_number": group_number, "quarantine_after": quarantine_after}
-    return await fetch_all(connection, Suspect, SUSPECTS, values)
+    return with_trials(await fetch_all(connection, Suspect, SUSPECTS, values))
 
 
-async def _judge(connection: Connection, group: LockedGroup, quarantine_after: int) -> None:
+async def _judge(connection: Connection, group: LockedGroup, quarantine_after: int) -> bool:
+    """Judge the hosts of the group; return whether a failure waits for a judgement that no report brings."""
     goes_on = group.state not in TASK_GROUP.terminal and not group.discarding
     for suspect in await _suspects(connection, group.number, quarantine_after):
         if suspect.phase is None:
             lost = Failed(group.number, suspect.manager, suspect.doubted, succeeded=False)
             await _note(connection, lost, quarantine_after)
+    suspects: Sequence[Suspect] = ()
     judged: Sequence[object] = ()
     for _ in range(MOST_PASSES):
         suspects = await _suspects(connection, group.number, quarantine_after)
         known = [suspect.known for suspect in suspects]
         if known == judged:  # no verdict has changed it
-            return
+            break
         judged = known
         for suspect in suspects:
             verdict = judge(suspect, goes_on=goes_on, quarantine_after=quarantine_after)
             await _apply(connection, group.number, suspect, verdict)
+    return any(
+        suspect.phase is Phase.WATCHED and suspect.doubted and not suspect.has_more
+        for suspect in suspects
+    )
 
 
 async def _apply(

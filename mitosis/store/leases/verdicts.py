@@ -2,7 +2,8 @@
 
 A host is *watched* from its first failure on; the final failures of its tasks are doubted until it succeeds,
 or until nothing more can come. After ``quarantine_after`` different tasks in a row it is *suspected*: it
-claims nothing, and three of the doubted tasks at a time are tried on other hosts. If two tasks that failed
+claims nothing, and three of the doubted tasks at a time are tried on other hosts. A host where such a trial
+fails before it has succeeded is suspected at once: it may be broken too. If two tasks that failed
 there succeed elsewhere it is *quarantined*, and every task gets its attempts back. If two more fail elsewhere
 than succeed, the tasks are to blame: their failures are final, and the host is *excused* for a while. If
 nothing is left to try, its streak begins again. Without another host nothing is doubted.
@@ -13,6 +14,7 @@ alone for longer is believed. The same holds for one that works for another task
 free, or while the host whose tasks fail is not trusted elsewhere.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 
@@ -20,6 +22,8 @@ from mitosis.contracts.host_failures import QUARANTINE_AFTER
 
 SUCCEEDED_ELSEWHERE = 2
 """So many of them succeed elsewhere before it is quarantined."""
+SUSPECTED_BY_TRIALS = 3
+"""A host on which a trial fails is suspected at once unless so many are suspected already."""
 TRIED_ELSEWHERE = 3
 """So many doubted tasks at a time are tried on other hosts while it is suspected."""
 DOUBT_SECONDS = 60.0
@@ -88,8 +92,12 @@ class Suspect:
     """Of ``tasks``, open ones whose failure there has given way to another attempt."""
     has_more: bool
     """It holds tasks of the group, or can claim more."""
+    doubts_elsewhere: bool = False
+    """Failures on other hosts are doubted: their tasks may come to this one."""
     others: bool
     """Another host could run them, and is not suspected itself."""
+    fails_trials: bool = False
+    """Some of its doubted tasks are trials for another suspected host: see :func:`with_trials`."""
     away_seconds: float | None
     """Since the last contact of another host that could run them when it is back; None: there is none."""
 
@@ -114,6 +122,20 @@ class Suspect:
         return self.left_seconds is not None and self.left_seconds <= 0
 
 
+def with_trials(suspects: Sequence[Suspect]) -> Sequence[Suspect]:
+    """Note of each suspect of a group whether trials for another one failed there."""
+    suspected = [one for one in suspects if one.phase is Phase.SUSPECTED]
+    if not suspected or len(suspected) >= SUSPECTED_BY_TRIALS:
+        return suspects
+    tried = {task for one in suspected for task in one.tasks}
+    return [
+        one
+        if one.phase is Phase.SUSPECTED
+        else replace(one, fails_trials=not tried.isdisjoint(one.doubted))
+        for one in suspects
+    ]
+
+
 def judge(suspect: Suspect, *, goes_on: bool, quarantine_after: int = QUARANTINE_AFTER) -> Verdict:
     """Return the next step; ``goes_on``: whether the group still runs tasks."""
     if not goes_on:
@@ -134,9 +156,10 @@ def judge(suspect: Suspect, *, goes_on: bool, quarantine_after: int = QUARANTINE
 
 def _watched(suspect: Suspect, quarantine_after: int) -> Verdict:
     expects = suspect.expects_another()
-    if expects and suspect.in_a_row >= quarantine_after:
+    if expects and (suspect.in_a_row >= quarantine_after or suspect.fails_trials):
         return Verdict.SUSPECT
-    waits = expects and suspect.has_more and not suspect.is_over
+    comes = suspect.has_more or suspect.doubts_elsewhere
+    waits = expects and comes and not suspect.is_over
     return Verdict.WAIT if waits else Verdict.FAIL
 
 

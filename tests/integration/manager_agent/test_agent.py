@@ -169,7 +169,7 @@ async def test_a_killed_agent_leaves_nothing_and_goes_on_after_its_restart(
 
 async def test_a_stop_that_hangs_ends_in_time_with_everything_below(tmp_path: Path) -> None:
     api = FakeApi(taken=True, environment=EnvironmentState.READY)
-    times = {"drain_seconds": 0, "stop_grace_seconds": 0, "ends_within_seconds": 0.5}
+    times = {"drain_seconds": 0, "stop_grace_seconds": 0, "ends_within_seconds": 0.05}
     async with (
         api.serving(),
         agent_process(api, tmp_path, "127.0.0.1:1", **times) as agent,

@@ -71,6 +71,10 @@ async def test_zygotes_that_die_pause_a_service_and_do_not_end_it(
     async def is_registered() -> bool:
         return await it.reason_of_the_end() is None
 
+    async def is_healthy() -> bool:
+        """After its first heartbeat."""
+        return (await it.client.worker("w-1")).health == "healthy"
+
     async def shown() -> list[TaskInfo]:
         return sorted(await it.tasks(), key=lambda one: one.task_id)
 
@@ -86,6 +90,6 @@ async def test_zygotes_that_die_pause_a_service_and_do_not_end_it(
             await wait_until_async(is_registered, on_timeout=lambda: caplog.text)
             ends = [one.failure_reason async for one in it.client.worker_registrations("w-1")]
             assert "2 zygotes in a row ended soon: killed by SIGKILL" in str(ends[-1])
-            assert (await it.client.worker("w-1")).health == "healthy"
+            await wait_until_async(is_healthy, on_timeout=lambda: caplog.text)
             assert not service.forced
         assert await it.reason_of_the_end() == "stopped"

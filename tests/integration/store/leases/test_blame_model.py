@@ -126,6 +126,10 @@ SMALL = Plan(
     (0,), tasks=9, broken=frozenset(), retries=0, batch=9, seed=1, signal=False, small=True
 )
 """A lone host that is broken, beside one that can never run the tasks."""
+TWO_BAD = Plan(
+    (0, 0, None), tasks=12, broken=frozenset(), retries=0, batch=12, seed=0, signal=False
+)
+"""One broken host has reported all tasks, and another broken one is the first to try some of them."""
 HELD = Plan((0, 0, 0), tasks=10, broken=frozenset(), retries=5, batch=10, seed=10, signal=True)
 """Hosts that are all broken report one after the other what each has held for long."""
 
@@ -356,6 +360,7 @@ async def test_random_fleets_keep_the_rules_of_blame(
     monkeypatch.setattr(report, "judge_report", judge_late)
     async with world(database) as w:
         plans = [HELD, LEFT, MISSED, CROSSED, ALL_FAIL, SMALL]
+        plans += [replace(TWO_BAD, seed=seed) for seed in range(6)]
 
         @settings(
             max_examples=examples(8),

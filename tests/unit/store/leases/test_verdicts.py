@@ -1,10 +1,18 @@
 """Who is to blame when tasks fail on a host: each phase, each fact that ends it."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from mitosis.store.leases.verdicts import Phase, Suspect, Verdict, judge
+from mitosis.store.leases.verdicts import (
+    SUSPECTED_BY_TRIALS,
+    Phase,
+    Suspect,
+    Verdict,
+    judge,
+    with_trials,
+)
 
 FACTS: dict[str, Any] = {
     "manager": 1,
@@ -46,6 +54,7 @@ def verdict(goes_on: bool = True, **facts: Any) -> Verdict:
         ({**ALONE, "away_seconds": 179.0, "has_more": False}, Verdict.FAIL),
         ({**ALONE, "away_seconds": 180.0, "failures": 50}, Verdict.FAIL),
         ({"has_more": False}, Verdict.FAIL),
+        ({"has_more": False, "doubts_elsewhere": True}, Verdict.WAIT),
         ({"left_seconds": 0.0}, Verdict.FAIL),
         ({"left_seconds": None}, Verdict.WAIT),
         (SUSPECTED, Verdict.WAIT),
@@ -110,3 +119,27 @@ def test_nothing_stays_doubted_in_a_group_that_ends(phase: Phase) -> None:
 def test_how_many_tasks_make_a_host_suspected_is_a_setting() -> None:
     suspect = Suspect(**{**FACTS, "failures": 2})
     assert judge(suspect, goes_on=True, quarantine_after=2) is Verdict.SUSPECT
+
+
+@pytest.mark.parametrize(
+    ("suspected", "doubted", "expected"),
+    [
+        (1, (7,), Verdict.SUSPECT),
+        (2, (7,), Verdict.SUSPECT),
+        (
+            SUSPECTED_BY_TRIALS,
+            (7,),
+            Verdict.WAIT,
+        ),  # else a wrong task would go through a whole fleet
+        (1, (8,), Verdict.WAIT),
+        (0, (7,), Verdict.WAIT),
+    ],
+)
+def test_a_host_on_which_a_trial_for_another_fails_is_suspected_too(
+    suspected: int, doubted: tuple[int, ...], expected: Verdict
+) -> None:
+    others = [Suspect(**{**FACTS, **SUSPECTED, "manager": 2 + n}) for n in range(suspected)]
+    mine = Suspect(**{**FACTS, "tasks": (), "doubted": doubted})
+    *_, found = with_trials([*others, mine])
+    assert judge(found, goes_on=True) is expected
+    assert judge(replace(found, others=False), goes_on=True) is Verdict.FAIL
