@@ -157,7 +157,8 @@ SELECT v.manager_id AS manager, m.name, f.phase, coalesce(f.failures, 0) AS fail
                   AND ((o.state = 1 AND o.epoch = l.epoch) OR (o.state = 0 AND l.state = 'active')))
            AS has_more,
        EXISTS (SELECT FROM open_task AS o
-                WHERE o.group_id = v.group_id AND o.state = 5 AND o.avoid <> v.manager_id) AS doubts_elsewhere,
+                WHERE o.group_id = v.group_id AND o.state = 5 AND o.avoid <> v.manager_id)
+       OR EXISTS (SELECT FROM open_task AS o WHERE o.group_id = v.group_id AND o.state = 4) AS may_get_more,
        h.others, CASE WHEN NOT h.others THEN $away_seconds$ END AS away_seconds
   FROM (SELECT d.group_id, d.manager_id FROM host_failures AS d
          WHERE d.group_id = %(group_number)s AND d.kind = 'tasks_failed'

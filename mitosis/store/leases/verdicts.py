@@ -92,8 +92,8 @@ class Suspect:
     """Of ``tasks``, open ones whose failure there has given way to another attempt."""
     has_more: bool
     """It holds tasks of the group, or can claim more."""
-    doubts_elsewhere: bool = False
-    """Failures on other hosts are doubted: their tasks may come to this one."""
+    may_get_more: bool = False
+    """Tasks wait for another attempt, or their failures on other hosts are doubted: they may come to it."""
     others: bool
     """Another host could run them, and is not suspected itself."""
     fails_trials: bool = False
@@ -158,7 +158,7 @@ def _watched(suspect: Suspect, quarantine_after: int) -> Verdict:
     expects = suspect.expects_another()
     if expects and (suspect.in_a_row >= quarantine_after or suspect.fails_trials):
         return Verdict.SUSPECT
-    comes = suspect.has_more or suspect.doubts_elsewhere
+    comes = suspect.has_more or suspect.may_get_more
     waits = expects and comes and not suspect.is_over
     return Verdict.WAIT if waits else Verdict.FAIL
 

@@ -233,6 +233,26 @@ async def test_a_doubted_failure_is_recorded_as_it_happened_when_the_group_is_ca
         assert (info.tasks_failed, info.tasks_unfinished) == (1, 1)
 
 
+@pytest.mark.spec("C-33")
+async def test_a_failure_is_doubted_while_others_of_the_host_wait_for_another_attempt(
+    database: str,
+) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await many(w, group, 3, retries=1)
+        bad, good = await hosts_on(w, group, 2)
+        await fail_all(bad, (await bad.claim(3)).tasks)
+        await w.rows("UPDATE open_task SET not_before = now() - interval '1 min' WHERE id %% 3 = 0")
+        (task,) = (await bad.claim(3)).tasks
+        await fail_all(bad, [task])
+        assert (await read_group(w.store, group)).tasks_failed == 0
+        assert ("scheduler", None) in await w.pokes(), "no report may come"
+        await w.rows("UPDATE host_failures SET next_at = now()")
+        await judge_groups(w.store)
+        assert (await read_group(w.store, group)).tasks_failed == 1, "a minute later it is final"
+        assert len((await good.claim(3)).tasks) == 2
+
+
 async def test_a_retry_goes_to_another_host_first_and_after_a_while_to_any(database: str) -> None:
     async with world(database) as w:
         group = await w.group()

@@ -54,7 +54,7 @@ def verdict(goes_on: bool = True, **facts: Any) -> Verdict:
         ({**ALONE, "away_seconds": 179.0, "has_more": False}, Verdict.FAIL),
         ({**ALONE, "away_seconds": 180.0, "failures": 50}, Verdict.FAIL),
         ({"has_more": False}, Verdict.FAIL),
-        ({"has_more": False, "doubts_elsewhere": True}, Verdict.WAIT),
+        ({"has_more": False, "may_get_more": True}, Verdict.WAIT),
         ({"left_seconds": 0.0}, Verdict.FAIL),
         ({"left_seconds": None}, Verdict.WAIT),
         (SUSPECTED, Verdict.WAIT),
