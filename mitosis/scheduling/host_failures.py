@@ -15,6 +15,8 @@ from mitosis.scheduling.wording import exact
 NAMES_AT_ONCE = 20
 """Hosts that are named in a row for the same reason."""
 MOST_CHARACTERS = 4000
+FAIL_ELSEWHERE = 2
+"""So many more tasks fail on other hosts than succeed there: the tasks are to blame."""
 NEARLY_ALL = 0.9
 """From this part of the failures of a task group on, they come from one host."""
 
@@ -78,14 +80,18 @@ def failing_host(
 ) -> FailingHost | None:
     """Return the host that nearly all failures of a task group come from, if no task succeeded there.
 
+    None, too, where tasks fail on other hosts, by the rule that excuses a host (C-33).
+
     ``cut``: more tasks have failed than are counted.
     """
     enough = max(quarantine_after, NEARLY_ALL * sum(one.failed for one in ended))
     for one in ended:
         if one.manager_id is None or one.manager_name is None:
             continue
-        if one.failed >= enough and not one.succeeded:
-            line = _failing_line(one, [other for other in ended if other is not one], cut=cut)
+        others = [other for other in ended if other is not one]
+        elsewhere = sum(other.failed - other.succeeded for other in others if other.manager_id)
+        if one.failed >= enough and not one.succeeded and elsewhere < FAIL_ELSEWHERE:
+            line = _failing_line(one, others, cut=cut)
             return FailingHost(
                 manager_id=one.manager_id,
                 manager_name=one.manager_name,

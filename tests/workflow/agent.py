@@ -39,6 +39,8 @@ class ScriptedHost:
         """Heartbeats for ever, whatever happens to its lease."""
         self.running = asyncio.Event()
         self.stop = asyncio.Event()
+        self.leases_run = 0
+        """Calls of :meth:`run_lease` that have not returned, also those that Temporal has given up."""
         self.calls: list[str] = []
 
     async def prepare_environment(self, command: HostCommand) -> HookOutcome:
@@ -53,6 +55,13 @@ class ScriptedHost:
     async def run_lease(self, command: HostCommand) -> LeaseOutcome:
         self.calls.append("run")
         self.running.set()
+        self.leases_run += 1
+        try:
+            return await self._run_lease(command)
+        finally:
+            self.leases_run -= 1
+
+    async def _run_lease(self, command: HostCommand) -> LeaseOutcome:
         try:
             if not self._ending(command):
                 await self._beat_until(self.stop.is_set)

@@ -56,6 +56,9 @@ async def workflow_of(
                     yield handle
                 finally:
                     host.stop.set()  # a stubborn one would outlive a test that failed
+                    # The worker may wait for ever if it is stopped while an attempt ends that the
+                    # server has given up.
+                    await wait_until_async(lambda: not host.leases_run)
 
 
 async def test_offer_that_no_host_takes_is_withdrawn_after_ten_seconds(

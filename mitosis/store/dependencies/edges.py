@@ -10,12 +10,13 @@ from uuid import UUID
 from mitosis.contracts.errors import InvalidRequest, PartMissing, TooLarge
 from mitosis.contracts.lifecycle import TaskState
 from mitosis.contracts.task import MAX_DEPENDENCIES, SubmittedTask
-from mitosis.store.dependencies.resolve import resolve_some
+from mitosis.store.dependencies.resolve import resolve_group, resolve_some
 from mitosis.store.missing import require_task_group
 from mitosis.store.pg.arrays import number_array
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
+from mitosis.store.store import Store
 
 SQL = load("dependencies/edges.sql")
 
@@ -92,6 +93,15 @@ class NewEdges:
 def depends(tasks: Sequence[SubmittedTask]) -> bool:
     """Return whether some task depends on another."""
     return any(task.depends_on for task in tasks)
+
+
+async def resolve_earlier(store: Store, task_group_id: UUID) -> None:
+    """Resolve what is due in a group before a submit to it, which would resolve all in one transaction."""
+    async with store.database.connection() as connection:
+        values = {"group": task_group_id}
+        group = await fetch_one(connection, _ChildGroup, SQL["child_group"], values)
+    if group is not None:
+        await resolve_group(store, group.number)
 
 
 async def lock_parents(connection: Connection, submitted: Submitted) -> Parents:

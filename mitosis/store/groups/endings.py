@@ -19,7 +19,7 @@ from mitosis.contracts.control import (
     Reopen,
     VerbRequest,
 )
-from mitosis.contracts.errors import Conflict, InvalidTransition, NotFound
+from mitosis.contracts.errors import Conflict, DatabaseUnavailable, InvalidTransition, NotFound
 from mitosis.contracts.http import TaskGroupKind
 from mitosis.contracts.lifecycle import (
     TASK_GROUP,
@@ -164,9 +164,13 @@ class Discarding:
         """
         after = self._place[1] if self._place[0] == task_group_id else 0
         began = time.monotonic()
-        chunk = await discard_chunk(self._store, task_group_id, self._size.rows, after)
-        if after and not chunk.cancelled and chunk.remaining:
-            chunk = await discard_chunk(self._store, task_group_id, self._size.rows)
+        try:
+            chunk = await discard_chunk(self._store, task_group_id, self._size.rows, after)
+            if after and not chunk.cancelled and chunk.remaining:
+                chunk = await discard_chunk(self._store, task_group_id, self._size.rows)
+        except DatabaseUnavailable:  # also a statement that was too slow: Temporal tries again
+            self._size.failed()
+            raise
         self._size.took(time.monotonic() - began)
         self._place = (task_group_id, chunk.seen_to or 0)
         return DiscardAnswer(cancelled=chunk.cancelled, remaining=chunk.remaining)

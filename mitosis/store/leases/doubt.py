@@ -49,7 +49,15 @@ MOST_PASSES = 20
 log = logging.getLogger(__name__)
 _EXPRESSIONS = (
     *("working", "possible", "away_seconds", "works_elsewhere", "able_hosts", "able_once", "able"),
-    *("may_be_offered", "fits", "busy_since", "unreachable_since", "failed_there", "blamed"),
+    *(
+        "in_contact",
+        "may_be_offered",
+        "fits",
+        "busy_since",
+        "unreachable_since",
+        "failed_there",
+        "blamed",
+    ),
 )
 """Of ``doubt.sql``; the first ones contain the last ones."""
 FOR_EACH_ROW: Mapping[str, LiteralString] = {

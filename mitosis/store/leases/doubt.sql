@@ -63,6 +63,10 @@ least((SELECT min(o.started_at) FROM leases AS n JOIN open_task AS o ON o.group_
         WHERE x.manager_id = m.id AND x.group_id <> g.id AND x.state <> 'gone'
           AND x.state IN ('preparing', 'tearing_down', 'owed')))
 
+-- name: in_contact
+-- Whether the host of the row c of manager_live has been in contact lately.
+NOT c.offline AND c.last_contact_at > now() - interval '90 seconds'
+
 -- name: may_be_offered
 -- Whether the host m may be offered to the group g: not whether it is free, in contact or blamed.
 NOT m.draining AND $may_serve$ AND $member$ AND $fits$
@@ -77,7 +81,7 @@ AND (g.max_managers IS NULL
 SELECT m.*, $busy_since$ AS busy_since, $unreachable_since$ AS unreachable_since
   FROM task_groups AS g
  CROSS JOIN LATERAL (
-       SELECT m.*, NOT c.offline AND c.last_contact_at > now() - interval '90 seconds' AS in_contact, c.last_contact_at,
+       SELECT m.*, $in_contact$ AS in_contact, c.last_contact_at,
               l.epoch IS NOT NULL AS leased
          FROM managers AS m
          JOIN manager_live AS c ON c.manager_id = m.id
@@ -98,7 +102,7 @@ EXISTS (SELECT FROM task_groups AS g
                  JOIN managers AS m ON m.id = l.manager_id
                  JOIN manager_live AS c ON c.manager_id = l.manager_id
                 WHERE l.kind = 'manager' AND l.state = 'active' AND l.group_id <> g.id AND m.id <> v.manager_id
-                  AND NOT m.draining AND NOT c.offline AND c.last_contact_at > now() - interval '90 seconds'
+                  AND NOT m.draining AND $in_contact$
                OFFSET 0) AS m
          WHERE g.id = v.group_id
            AND (EXISTS (SELECT FROM host_failures AS q JOIN managers AS own ON own.id = q.manager_id
@@ -114,7 +118,7 @@ EXISTS (SELECT FROM task_groups AS g
            JOIN managers AS m ON m.id = l.manager_id
            JOIN manager_live AS c ON c.manager_id = l.manager_id
           WHERE l.group_id = v.group_id AND l.kind = 'manager' AND l.state IN ('offered', 'active')
-            AND l.manager_id <> v.manager_id AND NOT c.offline AND c.last_contact_at > now() - interval '90 seconds'
+            AND l.manager_id <> v.manager_id AND $in_contact$
             AND NOT $blamed$ AND NOT $failed_there$ AND $unreachable_since$ IS NULL)
  OR EXISTS (SELECT FROM $able_hosts$ AS m
              WHERE m.id <> v.manager_id AND m.in_contact AND NOT m.leased

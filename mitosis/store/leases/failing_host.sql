@@ -1,16 +1,19 @@
 -- Where the newest tasks of a group ended, for failing_host.py.
 
 -- name: ended_there
--- Of the newest ended tasks, how many failed and succeeded on each host. What does not speak against a host
--- (a refused result, a lost host) is counted as failed without one.
+-- Of the newest tasks that failed or succeeded, how many did so on each host. What does not speak against a host
+-- (a refused result, a lost host) is counted as failed without one. Cancelled tasks take no place.
 SELECT m.uuid AS manager_id, m.name AS manager_name, x.failed, x.succeeded
   FROM (SELECT CASE WHEN r.state = 'succeeded' OR NOT (r.kind LIKE 'result_%%'
                          OR r.kind IN ('terminated', 'host_lost', 'workers_lost')) THEN r.manager_id END AS manager_id,
                count(*) FILTER (WHERE r.state = 'failed') AS failed,
                count(*) FILTER (WHERE r.state = 'succeeded') AS succeeded
-          FROM (SELECT e.manager_id, e.state, coalesce(e.kind, '') AS kind FROM task_result AS e
-                 WHERE e.group_id = %(group_number)s ORDER BY e.seq DESC LIMIT %(most)s) AS r
-         WHERE r.state <> 'cancelled'
+          FROM ((SELECT e.manager_id, e.state, coalesce(e.kind, '') AS kind FROM task_result AS e
+                  WHERE e.group_id = %(group_number)s AND e.state = 'failed' ORDER BY e.task_id DESC LIMIT %(most)s)
+                UNION ALL
+                (SELECT e.manager_id, e.state, '' FROM task_result AS e
+                  WHERE e.group_id = %(group_number)s AND e.state = 'succeeded' ORDER BY e.task_id DESC LIMIT %(most)s)
+               ) AS r
          GROUP BY 1) AS x
   LEFT JOIN managers AS m ON m.id = x.manager_id
 

@@ -40,6 +40,11 @@ WITHOUT_LOOPS: LiteralString = "SET LOCAL enable_nestloop = off"
 """Two sources of n rows are joined by n comparisons and not n², however few rows are expected."""
 BY_INDEX: LiteralString = "SET LOCAL enable_seqscan = off"
 """The tables may be empty when a statement is planned."""
+IN_INDEX_ORDER: LiteralString = "SET LOCAL enable_bitmapscan = off"
+WITHOUT_SORTS: LiteralString = """
+SELECT set_config('enable_bitmapscan', 'off', true), set_config('enable_seqscan', 'off', true),
+       set_config('enable_sort', 'off', true)
+"""
 AS_USUAL: LiteralString = """
 SELECT set_config('enable_nestloop', 'on', true), set_config('enable_seqscan', 'on', true),
        set_config('plan_cache_mode', 'auto', true)
@@ -152,8 +157,7 @@ class Database:
             DatabaseUnavailable: as :meth:`transaction`.
         """
         async with self.transaction() as connection:
-            for kind in ("bitmapscan", *(() if sorts else ("seqscan", "sort"))):
-                await connection.execute(f"SET LOCAL enable_{kind} = off")
+            await connection.execute(IN_INDEX_ORDER if sorts else WITHOUT_SORTS)
             yield connection
 
     @asynccontextmanager

@@ -206,9 +206,8 @@ class Wake:
                 if count.isdigit() and named_task.isdigit():
                     self.wake_for_tasks(int(named_task), int(count))
                     continue
-                if (
-                    group := notify.payload.removesuffix(">")
-                ).isdigit() and group != notify.payload:
+                group, ended, _ = notify.payload.partition(">")
+                if ended and group.isdigit():
                     self.ended_parents.add(int(group))
                     continue
                 number = notify.payload.rstrip("!~#")

@@ -149,6 +149,7 @@ WITH page AS MATERIALIZED (
     DELETE FROM deleted_groups AS d
      WHERE d.group_id = ANY(ARRAY(SELECT group_id FROM page))
        AND NOT EXISTS (SELECT FROM environments AS e WHERE e.group_id = d.group_id AND e.state <> 'gone')
+       -- Each of the two has an index of its own.
        AND NOT EXISTS (SELECT FROM leases AS l WHERE l.group_id = d.group_id AND l.state <> 'ended')
        AND NOT EXISTS (SELECT FROM leases AS l WHERE l.group_id = d.group_id AND l.state = 'ended')
     RETURNING 1
@@ -183,8 +184,7 @@ DELETE FROM environment_durations WHERE group_id = %(group_number)s
 UPDATE group_live SET bookkeeping_deleted = true WHERE group_id = %(group_number)s
 
 -- name: settled_groups
--- One page of settled task groups, with those among them that are kept no longer. least_kept: the shortest time for
--- which any is kept.
+-- One page of settled task groups, with those among them that are kept no longer.
 WITH page AS MATERIALIZED (
     SELECT v.group_id, v.settled_at FROM group_live AS v
      WHERE v.settled_at > %(seen_to)s::timestamptz

@@ -35,6 +35,7 @@ from mitosis.store.dependencies.edges import (
     depends,
     lock_parents,
     new_edges,
+    resolve_earlier,
 )
 from mitosis.store.dependencies.resolve import resolve_group
 from mitosis.store.missing import require_task_group
@@ -283,6 +284,7 @@ async def _with_dependencies(store: Store, submission: _Submission) -> SubmitAns
     """Submit tasks that depend on others. None: the idempotency key is known."""
     if await _is_known(store.database, submission):
         return None
+    await resolve_earlier(store, submission.group)
     parameters = submission.parameters()
     async with store.database.transaction() as connection:
         await require_task_state(connection, BLOCKED)

@@ -71,6 +71,8 @@ def ended(name: str | None, failed: int, succeeded: int = 0) -> EndedThere:
             "9 tasks failed there, and none succeeded; 7 succeeded elsewhere",
         ),
         ([ended("a", 9), ended("bb", 1)], "9 tasks failed there, and none succeeded"),
+        ([ended("a", 55), ended("bb", 3)], None),
+        ([ended("a", 55), ended("bb", 3, 2)], "55 tasks failed there, and none succeeded; 2 succ"),
         ([ended("a", 4)], None),
         ([ended("a", 60, 1)], None),
         ([ended("a", 8), ended("bb", 1)], None),

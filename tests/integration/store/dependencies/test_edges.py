@@ -29,12 +29,11 @@ from mitosis.store.groups.explain import explain_task
 from mitosis.store.groups.views import read_group
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.release import release_lease
-from mitosis.store.pg import database as pg
 from mitosis.store.tasks.cancel import cancel_tasks
 from mitosis.store.tasks.retry import retry_tasks
 from mitosis.store.tasks.views import list_tasks, read_task
 from mitosis.store.users.accounts import create_user
-from tests.support.campaigns import Host, World, failed, held, succeeded, world
+from tests.support.campaigns import Host, World, failed, succeeded, world
 
 PAID = [
     "tasks/submit.sql submit_lock",
@@ -112,30 +111,6 @@ async def test_what_depends_on_a_failed_task_is_cancelled_and_names_the_first_ca
         await w.check()
         info = await read_group(w.store, group)
         assert (info.tasks_failed, info.tasks_cancelled, info.tasks_succeeded) == (1, 2, 1)
-
-
-@pytest.mark.new_sessions
-async def test_a_task_group_that_is_locked_for_long_holds_up_no_other(
-    database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pg, "LIMITS", pg.LIMITS.replace("lock_timeout=3s", "lock_timeout=50ms"))
-    async with world(database) as w:
-        groups = [await w.group(name) for name in ("first", "second")]
-        for group in groups:
-            await w.submit_tasks(group, [after(), after([0, 0])])
-            host = await w.leased_host(group)
-            await host.finish((await host.claim()).tasks)
-        numbers = [await number_of(w, group) for group in groups]
-        for locked, other in ((0, 1), (1, 0)):
-            async with held(database) as one:
-                await one.held.execute(
-                    "SELECT FROM group_live WHERE group_id = %s FOR UPDATE", (numbers[locked],)
-                )
-                assert await resolve_all(w.store) == [numbers[locked]] * (locked == 0)
-                await one.held.rollback()
-            assert (await states(w, groups[other]))[1] == "ready"
-        assert await resolve_all(w.store) == []
-        assert (await states(w, groups[0]))[1] == "ready"
 
 
 async def test_a_failed_attempt_that_is_tried_again_frees_and_cancels_nothing(
