@@ -207,7 +207,8 @@ def calls_of(after: Sequence[object]) -> list[Call | int]:
     """
     calls: list[Call | int] = []
     for at, one in enumerate(after):
-        call = one if isinstance(one, int) else getattr(one, "call", None)
+        is_number = isinstance(one, int) and not isinstance(one, bool)
+        call = one if is_number else getattr(one, "call", None)
         if not isinstance(call, int | Call):
             raise InvalidRequest(
                 f"must be a future of a task or the number of one, not {shown(one)}",

@@ -1,18 +1,24 @@
 """The calls about stored jobs; :class:`Client` has them."""
 
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
 from mitosis.client.connection import Params
 from mitosis.client.parameters import group_reference
 from mitosis.client.repeated_calls import RepeatedCalls
+from mitosis.contracts.checking import shown
+from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.http import Page
 from mitosis.contracts.jobs import DefineJob, JobInfo, JobVersion
-from mitosis.jobs.canonical import plain_fields
-from mitosis.jobs.definition import JobDefinition
+from mitosis.jobs.building import Job
 
-Job = UUID | str
+if TYPE_CHECKING:
+    from mitosis.jobs.definition import JobDefinition
+
+Definition: TypeAlias = "Job | JobDefinition | Mapping[str, Any]"
+"""A job in Python, a definition that was read, or the fields of one as JSON values."""
+JobReference: TypeAlias = UUID | str
 """Id, ``USERGROUP/NAME``, or the name of a job of the caller's own user group."""
 
 
@@ -20,7 +26,7 @@ class JobCalls(RepeatedCalls):
     """Define, list, show and delete jobs."""
 
     async def define_job(
-        self, definition: JobDefinition | Mapping[str, Any], *, group_name: str | None = None
+        self, definition: Definition, *, group_name: str | None = None
     ) -> JobVersion:
         """Store a definition as the next version of the job of its name.
 
@@ -29,30 +35,41 @@ class JobCalls(RepeatedCalls):
         Raises:
             InvalidRequest: lists what is wrong with the definition.
         """
-        plain = (
-            plain_fields(definition) if isinstance(definition, JobDefinition) else dict(definition)
-        )
-        return await self._post(
-            JobVersion, "/jobs", DefineJob(definition=plain, group_name=group_name)
-        )
+        body = DefineJob(definition=_fields(definition), group_name=group_name)
+        return await self._post(JobVersion, "/jobs", body)
 
     def jobs(self) -> AsyncIterator[JobInfo]:
         """Iterate over the jobs of the caller's user groups, each with its last version."""
         return self._pages(Page[JobInfo], "/jobs", {})
 
-    async def job(self, job: Job, *, version: int | None = None) -> JobVersion:
+    async def job(self, job: JobReference, *, version: int | None = None) -> JobVersion:
         """Return a version of a job; by default the last one."""
         params: Params = {} if version is None else {"version": version}
         return await self._get(JobVersion, _path(job), params)
 
-    def job_versions(self, job: Job) -> AsyncIterator[JobInfo]:
+    def job_versions(self, job: JobReference) -> AsyncIterator[JobInfo]:
         """Iterate over the versions of a job, the last one first."""
         return self._pages(Page[JobInfo], _path(job) + "/versions", {})
 
-    async def delete_job(self, job: Job) -> None:
+    async def delete_job(self, job: JobReference) -> None:
         """Delete a job with all its versions."""
         await self._api.call("DELETE", _path(job))
 
 
-def _path(job: Job) -> str:
+def _fields(definition: Definition) -> dict[str, Any]:
+    from mitosis.jobs.canonical import plain_fields
+    from mitosis.jobs.definition import JobDefinition
+
+    if isinstance(definition, Job):
+        definition = definition.definition()
+    if isinstance(definition, JobDefinition):
+        return plain_fields(definition)
+    if isinstance(definition, Mapping):
+        return dict(definition)
+    raise InvalidRequest(
+        f"must be a Job, or the fields of a definition, not {shown(definition)}", field="definition"
+    )
+
+
+def _path(job: JobReference) -> str:
     return f"/jobs/{group_reference(job, 'job')}"

@@ -16,7 +16,7 @@ import httpx2
 from mitosis.client.client import Client
 from mitosis.client.creating import GroupArgument
 from mitosis.client.finding import find_target
-from mitosis.client.job_calls import Job
+from mitosis.client.job_calls import Definition, JobReference
 from mitosis.client.loop_thread import LoopThread
 from mitosis.client.port import Group, Until
 from mitosis.client.submitting import Part, Tasks
@@ -52,7 +52,6 @@ from mitosis.contracts.retention import Retention
 from mitosis.contracts.task_cancel import CancelledTask, CancelledTasks, TaskFilter
 from mitosis.contracts.templates import TemplateInfo
 from mitosis.contracts.wire import ReadOutputAnswer, SubmitAnswer
-from mitosis.jobs.definition import JobDefinition
 
 T = TypeVar("T")
 
@@ -336,21 +335,19 @@ class SyncClient(SyncWorkerCalls, SyncAccountCalls):
     def delete_template(self, template: Template) -> None:
         self._loop.run(self._client.delete_template(template))
 
-    def define_job(
-        self, definition: JobDefinition | Mapping[str, Any], *, group_name: str | None = None
-    ) -> JobVersion:
+    def define_job(self, definition: Definition, *, group_name: str | None = None) -> JobVersion:
         return self._loop.run(self._client.define_job(definition, group_name=group_name))
 
     def jobs(self) -> Iterator[JobInfo]:
         return self._each(self._client.jobs())
 
-    def job(self, job: Job, *, version: int | None = None) -> JobVersion:
+    def job(self, job: JobReference, *, version: int | None = None) -> JobVersion:
         return self._loop.run(self._client.job(job, version=version))
 
-    def job_versions(self, job: Job) -> Iterator[JobInfo]:
+    def job_versions(self, job: JobReference) -> Iterator[JobInfo]:
         return self._each(self._client.job_versions(job))
 
-    def delete_job(self, job: Job) -> None:
+    def delete_job(self, job: JobReference) -> None:
         self._loop.run(self._client.delete_job(job))
 
     def register_manager(self, manager: RegisterManager) -> RegisteredManager:

@@ -59,6 +59,10 @@ def test_the_vocabulary_loads_the_standard_library_and_msgspec_only(module: str)
     assert foreign(loaded_by(module)) == set()
 
 
+def test_the_clients_load_no_definitions_of_jobs() -> None:
+    assert "mitosis.jobs.definition" not in loaded_by("mitosis.client.sync")
+
+
 def test_a_program_that_imports_handler_stays_light() -> None:
     program = "import sys; from mitosis import handler; print(*sys.modules)"
     done = subprocess.run(

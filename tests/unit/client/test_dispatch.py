@@ -8,7 +8,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from mitosis.client.dispatch import Call, Dispatcher
+from mitosis.client.dispatch import Call, Dispatcher, calls_of
 from mitosis.client.outcome import TaskNotRun
 from mitosis.client.submitting import Part
 from mitosis.contracts.errors import ApiUnavailable, InvalidRequest, TaskGroupClosed
@@ -314,3 +314,10 @@ async def test_a_call_that_depends_on_a_refused_one_is_refused_and_others_keep_t
     assert group.parts == [[1, 3]]
     assert [type(error) for error in told] == [InvalidRequest, InvalidRequest]
     await dispatcher.aclose()
+
+
+def test_true_is_no_number_of_a_task() -> None:
+    assert calls_of([7]) == [7]
+    with pytest.raises(InvalidRequest, match="not True") as caught:
+        calls_of([7, True])
+    assert caught.value.facts["field"] == "after[1]"
