@@ -10,22 +10,13 @@ import os
 import site
 import sys
 import sysconfig
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, ModuleType
 
 from mitosis.contracts.errors import InvalidRequest
+from mitosis.contracts.main_module import MAIN, Importable, main_module
 
 GUARD = 'if __name__ == "__main__":'
-
-
-@dataclass(frozen=True, slots=True)
-class Importable:
-    """How a worker imports a module."""
-
-    module: str
-    folder: str | None
-    """Must be on the search path of the workers; None = it is there already."""
 
 
 def search_path() -> tuple[str, ...]:
@@ -60,29 +51,13 @@ def main_as_module(function: str) -> Importable:
     Raises:
         InvalidRequest: workers cannot import it, or would run the script again; says what to do.
     """
-    main = sys.modules["__main__"]
-    file = getattr(main, "__file__", None)
-    if file is None:
-        raise InvalidRequest(
-            f"{function} is defined in a notebook or at a prompt, which workers cannot import; "
-            f"write it into a file beside it, such as work.py (%%writefile work.py), and then: "
-            f"from work import {function}",
-            field="function",
-        )
-    path = Path(file).resolve()
-    _check_guard(main, path, function)
-    if main.__spec__ is not None:  # python -m package.module
-        return Importable(main.__spec__.name, None)
-    if not path.stem.isidentifier() or path.suffix != ".py":
-        raise InvalidRequest(
-            f"{function} is defined in {path.name}, which cannot be imported as a module; "
-            f"give the file a name as in my_sweep.py",
-            field="function",
-        )
-    return Importable(path.stem, str(path.parent))
+    found = main_module(function)
+    _check_guard(sys.modules[MAIN], function)
+    return found
 
 
-def _check_guard(main: ModuleType, path: Path, function: str) -> None:
+def _check_guard(main: ModuleType, function: str) -> None:
+    path = Path(str(main.__file__)).resolve()
     try:
         guarded = _guarded_lines(ast.parse(path.read_bytes()))
     except (OSError, SyntaxError, ValueError):

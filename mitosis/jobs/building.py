@@ -4,14 +4,15 @@ Light like ``mitosis.handlers``: the modules of a user's steps import this in ev
 imported when a definition is made.
 """
 
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from enum import Enum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, overload
 
-from mitosis.contracts.errors import AlreadyExists
+from mitosis.contracts.errors import AlreadyExists, InvalidRequest
+from mitosis.contracts.json_depth import MAX_DEPTH
+from mitosis.contracts.main_module import MAIN, main_module
+from mitosis.contracts.mismatch import joined_path
 from mitosis.handlers import Handler
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-MAIN = "__main__"
 
 
 class StepFunction(Handler[P, R], Generic[P, R]):
@@ -42,15 +41,16 @@ class StepFunction(Handler[P, R], Generic[P, R]):
 
     @property
     def handler(self) -> str:
-        """``module:function``, as workers import it; the module of a script is the name of its file."""
-        module = self.function.__module__
-        if module == MAIN:
-            file = getattr(sys.modules[MAIN], "__file__", None)
-            module = Path(file).stem if file else MAIN
-        return f"{module}:{self.function.__qualname__}"
+        """``module:function``, as workers import it.
+
+        Raises:
+            InvalidRequest: it is in a script that workers cannot import; says what to do.
+        """
+        module, name = self.function.__module__, self.function.__qualname__
+        return f"{main_module(name).module if module == MAIN else module}:{name}"
 
     def __repr__(self) -> str:
-        return f"<step {self.name}: {self.handler}>"
+        return f"<step {self.name}: {self.function.__module__}:{self.function.__qualname__}>"
 
 
 StepLike: TypeAlias = "StepFunction[Any, Any] | str"
@@ -114,8 +114,12 @@ class Job:
 
         Raises:
             AlreadyExists: the job has a step of this name.
+            InvalidRequest: workers could not import the function; says what to do.
         """
-        return self._add(function.name, {"handler": function.handler, **function.fields, **fields})
+        given = {**function.fields, **fields}
+        if "handler" not in given:
+            given = {"handler": function.handler, **given}
+        return self._add(function.name, given)
 
     def command(self, name: str, command: Iterable[str], **fields: Any) -> str:
         """Add a step that runs a command, given as its words, and return the name of the step.
@@ -135,7 +139,11 @@ class Job:
         return self._add(name, {"named_task": named_task, **fields})
 
     def fields(self) -> dict[str, Any]:
-        """Return the fields of the definition as JSON values, not checked."""
+        """Return the fields of the definition as JSON values, not checked.
+
+        Raises:
+            InvalidRequest: a value contains itself, or is nested too deep.
+        """
         plain: dict[str, Any] = _plain({**self._fields, "steps": self._steps})
         return plain
 
@@ -167,16 +175,26 @@ class Job:
         return name
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, path: tuple[str | int, ...] = ()) -> Any:
     """Return the JSON form: steps by their names, durations in seconds."""
+    if len(path) > MAX_DEPTH:
+        raise InvalidRequest(
+            f"is nested deeper than {MAX_DEPTH} levels, or contains itself",
+            field=joined_path(path[:3]),
+        )
     if isinstance(value, StepFunction):
         return value.name
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, Enum):
-        return _plain(value.value)
+        return _plain(value.value, path)
     if isinstance(value, Mapping):
-        return {_plain(key): _plain(item) for key, item in value.items()}
+        named = [(_key(key), item) for key, item in value.items()]
+        return {key: _plain(item, (*path, str(key))) for key, item in named}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(item) for item in value]
+        return [_plain(item, (*path, at)) for at, item in enumerate(value)]
     return value
+
+
+def _key(key: Any) -> Any:
+    return _plain(key) if isinstance(key, StepFunction | Enum) else key

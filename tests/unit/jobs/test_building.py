@@ -1,6 +1,10 @@
 """Jobs in Python come to the same definition as jobs in YAML, by the same checks."""
 
+import sys
 from datetime import timedelta
+from enum import Enum
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -82,6 +86,52 @@ def test_a_step_is_called_like_its_function() -> None:
     assert alone.name == "alone"
     assert repr(measure) == f"<step measure: {HERE}:measure>"
     assert isinstance(measure, type(handler(len_of)))
+
+
+@pytest.mark.parametrize(
+    ("file", "spec", "handler"),
+    [
+        ("/work/my_flow.py", None, "my_flow:len_of"),
+        ("/work/pkg/flow.py", "pkg.flow", "pkg.flow:len_of"),
+        ("/work/pkg/__main__.py", "pkg.__main__", "pkg.__main__:len_of"),
+        ("/work/my-flow.py", None, "give the file a name as in my_sweep.py"),
+        (None, None, "in a notebook or at a prompt"),
+    ],
+)
+def test_a_step_of_the_script_has_the_name_under_which_workers_import_it(
+    file: str | None, spec: str | None, handler: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = ModuleType("__main__")
+    script.__spec__ = None if spec is None else ModuleSpec(spec, None)
+    if file is not None:
+        script.__file__ = file
+    monkeypatch.setitem(sys.modules, "__main__", script)
+    monkeypatch.setattr(len_of, "__module__", "__main__")
+    one = step(len_of)
+    assert repr(one) == "<step len_of: __main__:len_of>"
+    if ":" in handler:
+        assert Job("j", steps=[one]).fields()["steps"]["len_of"]["handler"] == handler
+        return
+    with pytest.raises(InvalidRequest, match=handler):
+        Job("j", steps=[one])
+    assert Job("j").add(one, handler="work:len_of") == "len_of"
+
+
+Loop = Enum("Loop", {"VALUE": list[Any]()})
+
+
+def test_a_value_that_contains_itself_is_refused_with_its_field() -> None:
+    loop: list[Any] = []
+    loop.append({"again": loop})
+    Loop.VALUE.value.append(Loop.VALUE)
+    for value in (loop, Loop.VALUE):
+        job = Job("j")
+        job.task("mail", "shop/mail@1", arguments=value)
+        with pytest.raises(InvalidRequest, match="contains itself") as caught:
+            job.definition()
+        assert caught.value.facts["field"] == "steps.mail.arguments"
+    with pytest.raises(InvalidRequest, match="every key must be a string"):
+        Job("j", parameters={("a",): {}}).definition()
 
 
 def len_of(text: str) -> int:
