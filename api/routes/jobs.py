@@ -1,5 +1,6 @@
 """Stored jobs: define, list, show, delete."""
 
+import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
@@ -10,7 +11,8 @@ from api.limits import LimitedRoute
 from mitosis.contracts.errors import NotFound
 from mitosis.contracts.http import Page
 from mitosis.contracts.ids import as_uuid
-from mitosis.contracts.jobs import DefineJob, JobInfo, JobQuery, JobsQuery, JobVersion
+from mitosis.contracts.jobs import DefineJob, JobInfo, JobQuery, JobVersion
+from mitosis.contracts.queries import ListQuery
 from mitosis.jobs.reading import definition_of
 from mitosis.store.jobs.jobs import define_job, delete_job, list_jobs, list_versions, read_job
 
@@ -44,13 +46,13 @@ async def define(state: AppStateDep, user: UserDep, body: DefineJob) -> JobVersi
     """Store a definition as the next version of the job of its name. The same as the last one adds none."""
     group_name = body.group_name or user.username
     await require_role_in_group(state, user, group_name, "write")
-    definition = definition_of(body.definition)
+    definition = await asyncio.to_thread(definition_of, body.definition)
     return await define_job(state.store, user.user_id, group_name, definition)
 
 
 @router.get(PATH)
 async def list_all(
-    state: AppStateDep, user: UserDep, query: Annotated[JobsQuery, Query()]
+    state: AppStateDep, user: UserDep, query: Annotated[ListQuery, Query()]
 ) -> Page[JobInfo]:
     """List the jobs of the caller's user groups with their last versions, by user group and name."""
     return await list_jobs(state.store, user.user_id, after=query.after, limit=query.limit)
@@ -58,7 +60,7 @@ async def list_all(
 
 @router.get(ONE + "/versions")
 async def versions(
-    state: AppStateDep, user: UserDep, reference: str, query: Annotated[JobsQuery, Query()]
+    state: AppStateDep, user: UserDep, reference: str, query: Annotated[ListQuery, Query()]
 ) -> Page[JobInfo]:
     """List the versions of a job, the last one first."""
     job = await visible_job(state, user, reference, JobQuery())

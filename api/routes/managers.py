@@ -34,7 +34,7 @@ from mitosis.contracts.http import (
     Token,
 )
 from mitosis.contracts.manager_verbs import DeleteManagerQuery, DrainBody, ManagerUpdate
-from mitosis.contracts.queries import ManagersQuery
+from mitosis.contracts.queries import ListQuery
 from mitosis.store.groups.assignment import (
     add_managers,
     listed_managers,
@@ -84,7 +84,7 @@ async def register(state: AppStateDep, user: UserDep, body: RegisterManager) -> 
 
 @router.get("/managers")
 async def list_managers(
-    state: AppStateDep, user: UserDep, query: Annotated[ManagersQuery, Query()]
+    state: AppStateDep, user: UserDep, query: Annotated[ListQuery, Query()]
 ) -> Page[ManagerInfo]:
     """List the hosts of the caller's user groups, by name."""
     return await views.list_managers(

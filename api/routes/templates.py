@@ -16,7 +16,7 @@ from api.limits import LimitedRoute
 from mitosis.contracts.errors import NotFound
 from mitosis.contracts.http import Page, TaskGroupInfo
 from mitosis.contracts.ids import as_uuid
-from mitosis.contracts.queries import TemplatesQuery
+from mitosis.contracts.queries import ListQuery
 from mitosis.contracts.templates import (
     CreateFromTemplate,
     SaveTemplate,
@@ -76,7 +76,7 @@ async def save(
 
 @router.get(PATH)
 async def list_all(
-    state: AppStateDep, user: UserDep, query: Annotated[TemplatesQuery, Query()]
+    state: AppStateDep, user: UserDep, query: Annotated[ListQuery, Query()]
 ) -> Page[TemplateInfo]:
     """List the templates of the caller's user groups, by user group and name."""
     page = await list_templates(state.store, user.user_id, after=query.after, limit=query.limit)

@@ -42,13 +42,6 @@ class JobVersion(JobInfo):
     """Of a call that defines: whether this is a new version, or the same as the last one."""
 
 
-class JobsQuery(Query):
-    """Query of the list of jobs, and of the versions of one."""
-
-    after: str | None = None
-    limit: Annotated[int, Field(ge=1, le=500)] = 100
-
-
 class JobQuery(Query):
     """Query of one job."""
 

@@ -83,15 +83,8 @@ class OutputQuery(Query):
     """Number of the last result received; ``Last-Event-ID`` means the same and takes precedence."""
 
 
-class ManagersQuery(Query):
-    """Query of the list of managers."""
-
-    after: str | None = None
-    limit: Annotated[int, Field(ge=1, le=500)] = 100
-
-
-class TemplatesQuery(Query):
-    """Query of the list of templates."""
+class ListQuery(Query):
+    """Query of a list without conditions."""
 
     after: str | None = None
     limit: Annotated[int, Field(ge=1, le=500)] = 100

@@ -14,7 +14,7 @@ from mitosis.jobs.definition import MAIN_GROUP, GroupSettings, Parameter, Step
 from mitosis.jobs.fields import Outcome
 from mitosis.jobs.graph import find_cycle
 from mitosis.jobs.parameters import type_problem
-from mitosis.jobs.problems import Problem, near
+from mitosis.jobs.problems import Problem, Unknown
 from mitosis.jobs.reference_checks import reference_problems
 from mitosis.jobs.references import parts_of
 
@@ -100,8 +100,8 @@ def _step_problems(name: str, step: Step, draft: Draft) -> Iterator[Problem]:
     if folder is not None and not folder.startswith(("/", "{{")):
         yield Problem((*path, "working_directory"), f"must be an absolute path, not {folder!r:.60}")
     if step.group not in draft.groups and step.group != MAIN_GROUP:
-        hint = near(step.group, [MAIN_GROUP, *draft.groups], "groups")
-        yield Problem((*path, "group"), f"there is no group {step.group}; {hint}")
+        unknown = Unknown(step.group, [MAIN_GROUP, *draft.groups], "groups")
+        yield Problem((*path, "group"), f"there is no group {step.group}", unknown=unknown)
     yield from _array_problems(name, step)
 
 
@@ -145,8 +145,9 @@ def _order_problems(draft: Draft) -> Iterator[Problem]:
     for name, step in steps.items():
         for before in step.after:
             if before not in draft.steps:
-                hint = near(before, (one for one in draft.steps if one != name), "steps")
-                yield Problem(("steps", name, "after", before), f"there is no such step; {hint}")
+                unknown = Unknown(before, [one for one in draft.steps if one != name], "steps")
+                path = ("steps", name, "after", before)
+                yield Problem(path, "there is no such step", unknown=unknown)
     cycle = find_cycle({name: step.after for name, step in steps.items()})
     if cycle is not None:
         text = " → ".join(cycle)

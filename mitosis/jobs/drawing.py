@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from mitosis.jobs.definition import JobDefinition, Step
 from mitosis.jobs.fields import Outcome
-from mitosis.jobs.graph import layers
+from mitosis.jobs.order import layers_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def _tasks(count: int | str) -> str:
 
 def _children(definition: JobDefinition) -> dict[str | None, list[str]]:
     """Return the steps below each step, and below None those that come first."""
-    order = layers({name: step.after for name, step in definition.steps.items()})
+    order = layers_of(definition.steps)
     layer_of = {name: number for number, layer in enumerate(order) for name in layer}
     below: dict[str | None, list[str]] = {}
     for layer in order:

@@ -12,7 +12,7 @@ from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.task import SubmittedTask
 from mitosis.jobs.definition import JobDefinition
 from mitosis.jobs.fields import MAX_COUNT, Outcome
-from mitosis.jobs.graph import layers
+from mitosis.jobs.order import layers_of
 from mitosis.jobs.parameters import bind
 from mitosis.jobs.references import parse_reference
 from mitosis.jobs.rendering import Values, items_of, task_of
@@ -27,7 +27,6 @@ class ExpandedStep:
     group: str
     after: tuple[tuple[str, Outcome], ...]
     when: str | None
-    is_array: bool
     tasks: int | None
     """None: known when the steps before it have ended."""
     tasks_from: str | None
@@ -69,7 +68,7 @@ def expand(definition: JobDefinition, given: Mapping[str, Any]) -> Expansion:
             allowed.
     """
     values = Values(parameters=bind(definition, given))
-    order = layers({name: step.after for name, step in definition.steps.items()})
+    order = layers_of(definition.steps)
     steps = [
         _expanded(definition, name, number, values)
         for number, layer in enumerate(order)
@@ -137,7 +136,6 @@ def _expanded(definition: JobDefinition, name: str, layer: int, values: Values) 
         group=step.group,
         after=tuple(sorted(step.after.items())),
         when=step.when,
-        is_array=step.is_array,
         tasks=tasks,
         tasks_from=source,
         task_edges=None if tasks is None and step.each_of else len(step.each_of) * (tasks or 0),

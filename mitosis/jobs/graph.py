@@ -1,4 +1,4 @@
-"""Graphs of names: cycles, layers and ancestors, iteratively, so that a long chain needs no deep stack.
+"""Graphs of names: cycles and layers, iteratively, so that a long chain needs no deep stack.
 
 A graph maps each name to the names that come before it; names that it does not have are ignored.
 Standard library only.
@@ -36,28 +36,6 @@ def layers(graph: Graph) -> list[list[str]]:
         found.append(ready)
         sorter.done(*ready)
     return found
-
-
-def ancestors(graph: Graph, name: str) -> set[str]:
-    """Return all names that come before this one, directly or not; in a cycle also the name itself."""
-    found: set[str] = set()
-    waiting = list(graph.get(name, ()))
-    while waiting:
-        one = waiting.pop()
-        if one not in found and one in graph:
-            found.add(one)
-            waiting.extend(graph[one])
-    return found
-
-
-def descendants(graph: Graph, names: Iterable[str]) -> set[str]:
-    """Return all names that come after one of these, directly or not."""
-    after: dict[str, list[str]] = {name: [] for name in graph}
-    for name, before in graph.items():
-        for one in before:
-            if one in after:
-                after[one].append(name)
-    return set().union(*(ancestors(after, name) for name in names))
 
 
 def _known(graph: Graph) -> dict[str, list[str]]:

@@ -1,30 +1,25 @@
-"""Definitions in files: YAML, of which JSON is a part. The only module here that reads one."""
+"""Definitions as text: YAML, of which JSON is a part."""
 
-import os
-import stat
 from dataclasses import replace
-from pathlib import Path
 
-from mitosis.contracts.errors import InvalidRequest
 from mitosis.jobs.definition import JobDefinition
-from mitosis.jobs.problems import Problem, placed, refusal
-from mitosis.jobs.reading import MOST_PROBLEMS, examine
-from mitosis.jobs.yaml_text import MAX_BYTES, Document, YamlProblem, read_yaml
+from mitosis.jobs.problems import MOST_PROBLEMS, Problem, placed, refusal
+from mitosis.jobs.reading import examine
+from mitosis.jobs.yaml_text import Document, YamlProblem, read_yaml
 
 _LENGTH_OF_AFTER = len(("steps", "NAME", "after", "NAME"))
 
 
-def load_definition(path: Path) -> JobDefinition:
-    """Return the definition in a file.
+def read_definition(text: str | bytes, file: str = "") -> JobDefinition:
+    """Return the definition that a text is.
+
+    Args:
+        text: YAML or JSON.
+        file: its name, for the error.
 
     Raises:
-        InvalidRequest: it cannot be read, or lists all problems with line and column.
+        InvalidRequest: lists all problems with line and column.
     """
-    return read_definition(read_file(path), str(path))
-
-
-def read_definition(text: str | bytes, file: str = "") -> JobDefinition:
-    """Return the definition that a text is; see :func:`load_definition`."""
     definition, problems = examine_text(text)
     if definition is None or problems:
         raise refusal(problems, file)
@@ -54,26 +49,3 @@ def _located(problem: Problem, document: Document) -> Problem:
     if not isinstance(names, list) or path[3] not in names:
         return problem
     return replace(problem, place=document.places[*path[:3], names.index(path[3])])
-
-
-def read_file(path: Path) -> bytes:
-    """Return the content of a regular file.
-
-    Raises:
-        InvalidRequest: it cannot be read, is no regular file, or is too large.
-    """
-    try:
-        with open(path, "rb", opener=_open_without_waiting) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise InvalidRequest(f"{path} is not a regular file", field="FILE")
-            content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise InvalidRequest(f"cannot read {path}: {error.strerror}", field="FILE") from None
-    if len(content) > MAX_BYTES:
-        raise InvalidRequest(f"{path} has more than {MAX_BYTES} bytes", field="FILE")
-    return content
-
-
-def _open_without_waiting(path: str, flags: int) -> int:
-    """Open a file; a named pipe without a writer would be waited for."""
-    return os.open(path, flags | os.O_NONBLOCK)

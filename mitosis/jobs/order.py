@@ -70,8 +70,12 @@ def next_steps(
 
 def steps_in_order(definition: JobDefinition) -> list[str]:
     """Return the names of the steps, each after all that come before it."""
-    order = layers({name: step.after for name, step in definition.steps.items()})
-    return [name for layer in order for name in layer]
+    return [name for layer in layers_of(definition.steps) for name in layer]
+
+
+def layers_of(steps: Mapping[str, Step]) -> list[list[str]]:
+    """Return the names of steps in layers; see :func:`~mitosis.jobs.graph.layers`."""
+    return layers({name: step.after for name, step in steps.items()})
 
 
 def run_end(definition: JobDefinition, ended: Mapping[str, StepEnd]) -> RunEnd | None:

@@ -9,7 +9,7 @@ from mitosis.contracts.errors import InvalidRequest, TooLarge
 from mitosis.contracts.json_depth import is_deeper, too_deep_text
 from mitosis.jobs.definition import JobDefinition, Parameter
 from mitosis.jobs.fields import ParameterType
-from mitosis.jobs.problems import Path, Problem, near, refusal
+from mitosis.jobs.problems import Path, Problem, Unknown, listed, refusal
 
 MAX_VALUE_BYTES = 1_000_000
 """Of all parameters of a run, or of one result, as JSON."""
@@ -30,7 +30,7 @@ def bind(definition: JobDefinition, given: Mapping[str, Any]) -> dict[str, Any]:
         InvalidRequest: lists all that is missing, unknown or of another type.
         TooLarge: together they have more than :data:`MAX_VALUE_BYTES`.
     """
-    if problems := list(_problems(definition, given)):
+    if problems := listed(_problems(definition, given)):
         raise refusal(problems)
     values = {name: given.get(name, one.default) for name, one in definition.parameters.items()}
     check_size(values, "the parameters of a run", "parameters")
@@ -47,7 +47,7 @@ def parse_value(definition: JobDefinition, name: str, text: str) -> Any:
     """
     parameter = definition.parameters.get(name)
     if parameter is None:
-        raise refusal([_unknown(definition, name)])
+        raise refusal(listed([_unknown(definition, name)]))
     if parameter.type is ParameterType.STRING:
         return text
     try:
@@ -112,5 +112,6 @@ def _problems(definition: JobDefinition, given: Mapping[str, Any]) -> Iterator[P
 
 
 def _unknown(definition: JobDefinition, name: str) -> Problem:
-    hint = near(name, definition.parameters, "parameters")
-    return Problem(("parameters", name), f"{definition.name} has no such parameter; {hint}")
+    unknown = Unknown(name, definition.parameters, "parameters")
+    path = ("parameters", name)
+    return Problem(path, f"{definition.name} has no such parameter", unknown=unknown)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from itertools import islice
 from typing import TypeAlias
 
 from mitosis.contracts.errors import InvalidRequest
@@ -11,6 +12,19 @@ from mitosis.contracts.mismatch import joined_path
 Path: TypeAlias = tuple[str | int, ...]
 Place: TypeAlias = tuple[int, int]
 """Line and column, from 1."""
+MOST_PROBLEMS = 100
+"""More are not listed: each costs time, and the first ones lead to the others."""
+MOST_HINTS = 10
+"""Problems with a hint; looking for a name among a thousand takes milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A name that does not exist, among those that do."""
+
+    name: str
+    known: Iterable[str]
+    plural: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +34,8 @@ class Problem:
     path: Path
     message: str
     place: Place | None = None
+    unknown: Unknown | None = None
+    """:func:`listed` makes a hint of it."""
 
     @property
     def field(self) -> str:
@@ -37,6 +53,20 @@ class Problem:
         """Return the problem as JSON."""
         line, column = self.place or (None, None)
         return {"field": self.field, "message": self.message, "line": line, "column": column}
+
+
+def listed(problems: Iterable[Problem]) -> list[Problem]:
+    """Return the first problems; the first ones about unknown names have hints."""
+    found: list[Problem] = []
+    hints = 0
+    for one in islice(problems, MOST_PROBLEMS):
+        if one.unknown is None or hints == MOST_HINTS:
+            found.append(one)
+            continue
+        hints += 1
+        hint = near(one.unknown.name, one.unknown.known, one.unknown.plural)
+        found.append(replace(one, message=f"{one.message}; {hint}"))
+    return found
 
 
 def placed(problems: Iterable[Problem], places: Mapping[Path, Place]) -> list[Problem]:

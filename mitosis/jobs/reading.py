@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from itertools import islice
 from math import isfinite
 from typing import Any, TypeVar
 
@@ -16,12 +15,10 @@ from mitosis.contracts.json_integers import LONGEST_TEXT, is_too_long
 from mitosis.jobs.canonical import canonical_json
 from mitosis.jobs.checks import Draft, problems_between
 from mitosis.jobs.definition import MAX_STEPS, GroupSettings, JobDefinition, Parameter, Step
-from mitosis.jobs.problems import Path, Place, Problem, near, placed, refusal
+from mitosis.jobs.problems import MOST_PROBLEMS, Path, Problem, listed, near, refusal
 
 M = TypeVar("M", bound=BaseModel)
 MAX_DEFINITION_BYTES = 1_000_000
-MOST_PROBLEMS = 100
-"""More are not listed: each costs time, and the first ones lead to the others."""
 OTHER_WORDS: Mapping[str, str] = {
     "args": "arguments",
     "array": "count",
@@ -52,22 +49,15 @@ _PARTS: Mapping[str, type[BaseModel]] = {
 }
 
 
-def definition_of(
-    fields: object, places: Mapping[Path, Place] | None = None, file: str = ""
-) -> JobDefinition:
-    """Return the definition with these fields, checked as a whole.
-
-    Args:
-        fields: JSON values, as a file or a request has them.
-        places: the line and column of each field, by its path.
-        file: the name of the file, for the error.
+def definition_of(fields: object) -> JobDefinition:
+    """Return the definition with these fields, JSON values, checked as a whole.
 
     Raises:
-        InvalidRequest: lists all problems; so does its fact ``problems``, with line and column.
+        InvalidRequest: lists all problems; so does its fact ``problems``.
     """
     definition, problems = examine(fields)
     if definition is None:
-        raise refusal(placed(problems, places or {}), file)
+        raise refusal(problems)
     return definition
 
 
@@ -91,7 +81,7 @@ def examine(fields: object) -> tuple[JobDefinition | None, list[Problem]]:
         _part("steps", fields, Step, problems),
     )
     problems += _whole_problems(fields)
-    problems += islice(problems_between(draft), MOST_PROBLEMS)
+    problems += listed(problems_between(draft))
     if problems:
         return None, problems[:MOST_PROBLEMS]
     return _made(fields)

@@ -7,8 +7,8 @@ from typing import Any
 from mitosis.jobs.conditions import parse_condition, references_of
 from mitosis.jobs.definition import GroupSettings, Parameter, Step
 from mitosis.jobs.fields import Outcome, ParameterType
-from mitosis.jobs.graph import layers
-from mitosis.jobs.problems import Path, Problem, near
+from mitosis.jobs.order import layers_of
+from mitosis.jobs.problems import Path, Problem, Unknown
 from mitosis.jobs.references import Reference, parse_reference, parts_of, references_in
 
 RUN_FIELDS = ("id", "nominal_time")
@@ -79,7 +79,7 @@ class _Order:
         self._items: dict[str, bool] = {}
         self.has_cycle = False
         try:
-            order = layers({name: step.after for name, step in steps.items()})
+            order = layers_of(steps)
         except CycleError:
             self.has_cycle = True
             return
@@ -162,8 +162,8 @@ class _StepReferences:
     def _result(self, reference: Reference, path: Path) -> Iterator[Problem]:
         step = reference.name
         if step is None or step not in self._names:
-            hint = near(step or "", self._names - {self._name}, "steps")
-            yield Problem(path, f"{reference} names no step; {hint}")
+            unknown = Unknown(step or "", self._names - {self._name}, "steps")
+            yield Problem(path, f"{reference} names no step", unknown=unknown)
         elif step in self._steps and not self._order.may_use(self._name, step):
             outcome = self._step.after.get(step)
             if outcome is Outcome.EACH:
@@ -193,9 +193,8 @@ def _parameter_problem(
 ) -> Iterator[Problem]:
     name = reference.name
     if name is None or name not in parameters:
-        yield Problem(
-            path, f"{reference} names no parameter; {near(name or '', parameters, 'parameters')}"
-        )
+        unknown = Unknown(name or "", parameters, "parameters")
+        yield Problem(path, f"{reference} names no parameter", unknown=unknown)
         return
     parameter = parameters[name]
     if parameter is None:

@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 from mitosis.jobs.definition import JobDefinition
 from mitosis.jobs.drawing import Edge, edges_of, size_text
 from mitosis.jobs.fields import Outcome
-from mitosis.jobs.graph import layers
+from mitosis.jobs.order import layers_of
 
 _WIDTH, _HEIGHT = 200, 56
 _GAP_X, _GAP_Y, _MARGIN = 90, 26, 24
@@ -56,9 +56,7 @@ def svg_graph(definition: JobDefinition) -> str:
 def _boxes(definition: JobDefinition) -> dict[str, _Box]:
     """Place the layers side by side; within a layer, steps are near the steps that they come after."""
     found: dict[str, _Box] = {}
-    for number, layer in enumerate(
-        layers({name: step.after for name, step in definition.steps.items()})
-    ):
+    for number, layer in enumerate(layers_of(definition.steps)):
         rows = {name: _mean_row(definition, name, found) for name in layer}
         for row, name in enumerate(sorted(layer, key=lambda one: (rows[one], one))):
             x = _MARGIN + number * (_WIDTH + _GAP_X)

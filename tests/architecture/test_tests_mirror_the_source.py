@@ -84,6 +84,7 @@ TESTED_ELSEWHERE = {
     "mitosis/jobs/checks.py": "unit/jobs/test_reading.py has each rule",
     "mitosis/jobs/definition.py": "models: unit/jobs/test_reading.py",
     "mitosis/jobs/fields.py": "types of fields: unit/jobs/test_reading.py",
+    "mitosis/jobs/problems.py": "unit/jobs/test_reading.py, unit/jobs/test_parameters.py",
     "mitosis/jobs/reference_checks.py": "unit/jobs/test_reading.py has each rule",
     # parts of the scheduling decision, tested by the decisions they lead to
     "mitosis/scheduling/actions.py": "models: unit/scheduling/test_offers.py",

@@ -1,13 +1,12 @@
 """Arguments of the commands of jobs: files of definitions, and parameters as NAME=VALUE."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mitosis.cli.input_files import STANDARD_INPUT
+from mitosis.cli.input_files import STANDARD_INPUT, read_bytes
 from mitosis.contracts.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -27,18 +26,17 @@ ParametersOption = Annotated[
 ]
 
 
-def read_file(path: Path) -> "JobDefinition":
+def read_job_file(path: Path) -> "JobDefinition":
     """Return the definition in a file, or in standard input for ``-``.
 
     Raises:
-        InvalidRequest: lists all problems with line and column.
+        InvalidRequest: it cannot be read, or lists all problems with line and column.
     """
-    from mitosis.jobs.loading import load_definition, read_definition
+    from mitosis.jobs.loading import read_definition
     from mitosis.jobs.yaml_text import MAX_BYTES
 
-    if path == STANDARD_INPUT:
-        return read_definition(sys.stdin.buffer.read(MAX_BYTES + 1), "stdin")
-    return load_definition(path)
+    content = read_bytes(path, "FILE", MAX_BYTES)
+    return read_definition(content, "stdin" if path == STANDARD_INPUT else str(path))
 
 
 def parameters(definition: "JobDefinition", given: Sequence[str] | None) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """`mitosis job check` and `mitosis job schema`: what is wrong with a file, and what may be in one."""
 
 from mitosis.cli.context import Cli
-from mitosis.cli.job.arguments import FileArgument, read_file
+from mitosis.cli.job.arguments import FileArgument, read_job_file
 from mitosis.cli.rendering import Item
 
 
@@ -9,7 +9,7 @@ def check(cli: Cli, file: FileArgument) -> None:
     """Check a definition and list all that is wrong with it, by line and column."""
     from mitosis.jobs.canonical import digest
 
-    definition = read_file(file)
+    definition = read_job_file(file)
     facts = {
         "file": str(file),
         "name": definition.name,

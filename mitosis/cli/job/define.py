@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mitosis.cli.context import Cli
-from mitosis.cli.job.arguments import FileArgument, ParametersOption, parameters, read_file
+from mitosis.cli.job.arguments import FileArgument, ParametersOption, parameters, read_job_file
 from mitosis.cli.job.stored import job_item
 from mitosis.cli.rendering import Table
 from mitosis.contracts.errors import InvalidRequest
@@ -31,7 +31,7 @@ def define(
     """
     from mitosis.jobs.expansion import expand
 
-    definition = read_file(file)
+    definition = read_job_file(file)
     if not dry_run:
         if param:
             raise InvalidRequest("belongs to --dry-run and to a run of the job", option="-p")

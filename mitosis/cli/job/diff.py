@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from mitosis.cli.context import Cli
-from mitosis.cli.job.arguments import FileArgument, read_file
+from mitosis.cli.job.arguments import FileArgument, read_job_file
 from mitosis.cli.rendering import printable
 
 
@@ -18,7 +18,7 @@ def diff(
     """Show what differs between two definitions: steps, fields and parameters."""
     from mitosis.jobs.difference import changes_between
 
-    changes = changes_between(read_file(file), read_file(other))
+    changes = changes_between(read_job_file(file), read_job_file(other))
     if cli.as_json:
         import json
 

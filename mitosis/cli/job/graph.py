@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from mitosis.cli.context import Cli
-from mitosis.cli.job.arguments import FileArgument, read_file
+from mitosis.cli.job.arguments import FileArgument, read_job_file
 from mitosis.contracts.errors import InvalidRequest
 
 
@@ -18,7 +18,7 @@ def graph(
     from mitosis.jobs.drawing import edges_of, text_graph
     from mitosis.jobs.svg import svg_graph
 
-    definition = read_file(file)
+    definition = read_job_file(file)
     if not cli.as_json:
         typer.echo(svg_graph(definition) if svg else text_graph(definition), nl=not svg)
         return

@@ -32,7 +32,7 @@ def inputs(path: Path) -> object:
 
 READERS: dict[str, Callable[[Path], object]] = {
     "tasks.yaml": lambda path: task_files.read_task_files(path.parent),
-    "job.yaml": arguments.read_file,
+    "job.yaml": arguments.read_job_file,
     "hook.json": lambda path: input_files.read_json_object(path, "--setup-file"),
     "commands": lambda path: submit._from_command_file(path, {}),
     "tasks.json": lambda path: submit._from_json_file(path, {}),

@@ -47,6 +47,15 @@ def test_all_that_is_wrong_is_listed() -> None:
     }
 
 
+def test_a_hundred_problems_are_listed_ten_of_them_with_a_hint() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        bind(JOB, {f"dat{n}": 1 for n in range(1000)})
+    messages = [one["message"] for one in caught.value.facts["problems"]]
+    assert len(messages) == 100
+    assert sum("did you mean date?" in one for one in messages) == 10
+    assert messages[-1] == "job has no such parameter"
+
+
 @pytest.mark.parametrize(
     ("name", "text", "value"),
     [

@@ -235,6 +235,14 @@ def test_what_follows_two_arrays_one_by_one_needs_the_same_tasks() -> None:
     assert "may have different tasks" in problems(job)["steps.both.after.other"]
 
 
+def test_the_first_ten_unknown_names_have_hints() -> None:
+    step = {"command": ["x", *["{{ params.dat }}"] * 30], "after": [f"prepar{n}" for n in range(9)]}
+    found = problems(changed("steps/last", step)).values()
+    assert sum("; did you mean prepare?" in one for one in found) == 9
+    assert sum("; did you mean date?" in one for one in found) == 1
+    assert sum(one == "params.dat names no parameter" for one in found) == 29
+
+
 @pytest.mark.parametrize("fields", [None, [], "x", 1])
 def test_what_is_no_object_is_refused(fields: object) -> None:
     assert "must be an object" in problems(fields)[""]

@@ -1,6 +1,7 @@
 """Stored jobs over HTTP: versions that stay, the same definition twice, what is wrong, who sees what."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
@@ -8,8 +9,11 @@ from typing import Any
 import pytest
 
 from api.auth import Subject
+from mitosis import Job
 from mitosis.contracts.errors import InvalidRequest, NotFound, PermissionDenied
+from mitosis.jobs.definition import JobDefinition
 from mitosis.jobs.loading import read_definition
+from mitosis.jobs.reading import definition_of
 from mitosis.store.users.accounts import add_member, create_user
 from tests.support.http_api import Api, in_process_api
 
@@ -33,6 +37,10 @@ async def test_a_version_stays_and_the_same_definition_adds_none(api: Api) -> No
             read_definition("{name: etl, steps: {one: {command: [echo, a]}}}")
         )
         assert (again.version, again.created) == (1, False), "also where it is written otherwise"
+        job = Job("etl")
+        job.command("one", ["echo", "a"])
+        in_python = await client.define_job(job)
+        assert (in_python.version, in_python.created) == (1, False)
         second = await client.define_job(definition("b"))
         third = await client.define_job(definition("a"))
         assert [second.version, third.version] == [2, 3], "the last one counts"
@@ -55,11 +63,24 @@ async def test_definitions_at_once_get_numbers_without_gaps(api: Api) -> None:
         assert {one.version for one in same} == {7}
 
 
-async def test_what_is_wrong_is_refused_whole_and_named(api: Api) -> None:
+async def test_what_is_wrong_is_refused_whole_and_named(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[threading.Thread] = []
+
+    def checked(fields: object) -> JobDefinition:
+        threads.append(threading.current_thread())
+        return definition_of(fields)
+
+    monkeypatch.setattr("api.routes.jobs.definition_of", checked)
     async with api.client() as client:
         bad = definition("a") | {"steps": {"one": {"command": ["x"], "after": ["none"]}}}
         with pytest.raises(InvalidRequest, match="none"):
             await client.define_job(bad)
+        with pytest.raises(InvalidRequest, match="must be a Job, or the fields"):
+            await client.define_job("etl.yaml")  # type: ignore[arg-type]
+        assert threads != []
+        assert threading.current_thread() not in threads, "others are served meanwhile"
         assert [one async for one in client.jobs()] == []
 
 

@@ -1,5 +1,6 @@
 """`mitosis job check | schema | define --dry-run | graph | diff`: no server is asked."""
 
+import os
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -47,6 +48,29 @@ def test_check_says_what_a_right_definition_is(file: str) -> None:
         "parameters": ["date", "shards"],
     }
     assert mitosis("job", "check", file).out.startswith("job         pipeline\n")
+
+
+def test_check_reads_what_the_shell_generates() -> None:
+    reading, writing = os.pipe()
+    os.write(writing, PIPELINE.encode())
+    os.close(writing)
+    try:
+        ran = mitosis("job", "check", f"/dev/fd/{reading}")
+    finally:
+        os.close(reading)
+    assert ran.status == ExitStatus.OK, ran.err
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(b"x" * 1_000_001)
+    for name, why in {
+        ".": "Is a directory",
+        "missing": "No such file or directory",
+        "large": "it has more than 1000000 bytes",
+    }.items():
+        ran = mitosis("job", "check", str(tmp_path / name))
+        assert ran.status == ExitStatus.INVALID
+        assert f"cannot read {tmp_path / name}: {why}" in ran.err
 
 
 def test_check_lists_all_that_is_wrong_with_file_line_and_column(tmp_path: Path) -> None:
