@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from mitosis.jobs.references import Reference, parse_reference
+from mitosis.jobs.references import Reference, parse_reference, quoted_text
 
 MAX_CONDITION = 1_000
 """Characters."""
@@ -169,7 +169,7 @@ class _Parser:
 
     def _next_is(self, *words: str) -> bool:
         following = [token[1] for token in self._tokens[self._at : self._at + len(words)]]
-        if following != list(words) or self._tokens[self._at][0] == "text":
+        if following != list(words):
             return False
         self._at += len(words)
         return True
@@ -215,9 +215,9 @@ class _Parser:
             raise self._wrong()
         self._at += 1
         if kind == "number":
-            return Constant(json.loads(text))
+            return Constant(_number(text))
         if kind == "text":
-            return Constant(json.loads(text, strict=False) if text[0] == '"' else text[1:-1])
+            return Constant(quoted_text(text) if text[0] == '"' else text[1:-1])
         return Constant(_CONSTANTS[text]) if text in _CONSTANTS else parse_reference(text)
 
     def _list(self) -> tuple[Any, ...]:
@@ -225,8 +225,15 @@ class _Parser:
         while not self._next_is("]"):
             if items and not self._next_is(","):
                 raise self._wrong()
-            item = self._operand()
-            if isinstance(item, Reference) or isinstance(item.value, tuple):
+            item = None if self._next_is("[") else self._operand()
+            if not isinstance(item, Constant):
                 raise ValueError(f"a list in a condition holds plain values; {_HINT}")  # noqa: TRY004 - text
             items.append(item.value)
         return tuple(items)
+
+
+def _number(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise ValueError(f"{text:.60} is no number as in JSON, such as 7 or 0.5") from None

@@ -68,7 +68,7 @@ def _of_part(
     removed = [name for name in before if name not in after]
     added = [name for name in after if name not in before]
     for name in list(removed):
-        twin = next((new for new in added if after[new] == before[name]), None)
+        twin = next((new for new in added if _is_same(after[new], before[name])), None)
         if twin is not None:
             yield Change((part, name), renamed_to=twin)
             removed.remove(name)
@@ -83,7 +83,7 @@ def _of_part(
 
 def _differences(before: Any, after: Any, path: Path) -> Iterator[Change]:
     """Compare objects key by key; lists and values as wholes."""
-    if before == after and json.dumps(before) == json.dumps(after):  # in JSON, true is not 1
+    if _is_same(before, after):
         return
     if not isinstance(before, dict) or not isinstance(after, dict):
         yield Change(path, before, after)
@@ -95,6 +95,15 @@ def _differences(before: Any, after: Any, path: Path) -> Iterator[Change]:
             yield Change((*path, name), one, other)
         else:
             yield from _differences(one, other, (*path, name))
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Return whether two values are the same in JSON, where true is not 1 and keys have no order."""
+    return bool(one == other) and _sorted(one) == _sorted(other)
+
+
+def _sorted(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 def _written(path: Path, value: Any) -> str:

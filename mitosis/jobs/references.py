@@ -6,9 +6,10 @@ definition cannot run code where it is rendered.
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TypeAlias
+from functools import lru_cache, wraps
+from typing import TypeAlias, TypeVar
 
 ROOTS = ("params", "results", "task", "item", "run", "job")
 MAX_REFERENCE = 500
@@ -39,9 +40,21 @@ class Reference:
 
 
 Part: TypeAlias = str | Reference
+T = TypeVar("T")
 
 
-@lru_cache(maxsize=4096)
+def _cached(function: Callable[[str], T]) -> Callable[[str], T]:
+    """Keep the answers for short texts only: thousands of long ones would stay in memory."""
+    kept = lru_cache(maxsize=4096)(function)
+
+    @wraps(function)
+    def answer(text: str) -> T:
+        return kept(text) if len(text) <= MAX_REFERENCE else function(text)
+
+    return answer
+
+
+@_cached
 def parse_reference(text: str) -> Reference:
     """Return the reference that a text such as ``params.date`` or ``{{ params.date }}`` is.
 
@@ -60,7 +73,7 @@ def parse_reference(text: str) -> Reference:
     return Reference(found[0], path)
 
 
-@lru_cache(maxsize=4096)
+@_cached
 def parts_of(text: str) -> tuple[Part, ...]:
     """Return the plain texts and the references of a text, in order; ``{{ "…" }}`` is plain text.
 
@@ -77,7 +90,7 @@ def parts_of(text: str) -> tuple[Part, ...]:
         _add_plain(parts, text[end:start])
         inner = found[1].strip()
         if _TEXT.fullmatch(inner):
-            _add_plain(parts, json.loads(inner, strict=False))
+            _add_plain(parts, quoted_text(inner))
         else:
             parts.append(parse_reference(inner))
         end = found.end()
@@ -90,12 +103,26 @@ def references_in(text: str) -> tuple[Reference, ...]:
     return tuple(part for part in parts_of(text) if isinstance(part, Reference))
 
 
+def quoted_text(text: str) -> str:
+    """Return what a text in double quotes stands for.
+
+    Raises:
+        ValueError: JSON does not know one of its escapes; names the text.
+    """
+    try:
+        return str(json.loads(text, strict=False))
+    except ValueError:
+        raise ValueError(
+            f"{_short(text)} is no text as in JSON; write two backslashes for one"
+        ) from None
+
+
 def _path(text: str, start: int) -> tuple[tuple[str | int, ...], int]:
     """Return the steps of a path, and where it ends."""
     path: list[str | int] = []
     while (found := _STEP.match(text, start)) is not None:
         name, index, key = found.groups()
-        path.append(name or (int(index) if index is not None else json.loads(key, strict=False)))
+        path.append(name or (int(index) if index is not None else quoted_text(key)))
         start = found.end()
     return tuple(path), start
 

@@ -127,3 +127,14 @@ def _is_array(step: dict[str, Any], steps: dict[str, Any]) -> bool:
     after = step.get("after", {})
     each = isinstance(after, dict) and "each" in after.values()
     return "count" in step or "over" in step or each
+
+
+def shuffled(value: Any, random: Any) -> Any:
+    """The same JSON value with its keys in another order."""
+    if isinstance(value, list):
+        return [shuffled(one, random) for one in value]
+    if not isinstance(value, dict):
+        return value
+    items = list(value.items())
+    random.shuffle(items)
+    return {key: shuffled(one, random) for key, one in items}

@@ -11,7 +11,7 @@ from mitosis.jobs.loading import read_definition
 from mitosis.jobs.reading import definition_of
 from mitosis.jobs.yaml_text import write_yaml
 from tests.support.examples import examples
-from tests.support.random_jobs import jobs
+from tests.support.random_jobs import jobs, shuffled
 
 
 @settings(max_examples=examples(12), deadline=None)
@@ -33,16 +33,7 @@ def test_a_definition_comes_back_from_yaml_and_from_json(
 def test_the_digest_does_not_depend_on_the_order_of_keys(
     fields: dict[str, Any], random: Any
 ) -> None:
-    def shuffled(value: Any) -> Any:
-        if isinstance(value, list):
-            return [shuffled(one) for one in value]
-        if not isinstance(value, dict):
-            return value
-        items = list(value.items())
-        random.shuffle(items)
-        return {key: shuffled(one) for key, one in items}
-
-    assert digest(definition_of(shuffled(fields))) == digest(definition_of(fields))
+    assert digest(definition_of(shuffled(fields, random))) == digest(definition_of(fields))
 
 
 SMALL: dict[str, Any] = {"name": "j", "steps": {"a": {"command": ["x"]}}}

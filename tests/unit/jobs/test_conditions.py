@@ -80,10 +80,15 @@ def test_and_or_not_bind_as_in_python(text: str) -> None:
         "a" * 2000,
         "(" * 400 + "true" + ")" * 400,
         "not " * 200 + "true",
+        "[" * 900,
+        "params.a in " + "[" * 400 + "]" * 400,
+        r'params.a == "\q"',
+        r'params["\q"] == 1',
+        "params.a == 007",
     ],
 )
 def test_what_is_no_condition_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"condition|nested|write"):
+    with pytest.raises(ValueError, match=r"condition|nested|write|as in JSON"):
         parse_condition(text)
 
 

@@ -2,12 +2,13 @@ from copy import deepcopy
 from typing import Any
 
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mitosis.jobs.canonical import digest
 from mitosis.jobs.difference import changes_between
 from mitosis.jobs.reading import definition_of
 from tests.support.examples import examples
-from tests.support.random_jobs import jobs
+from tests.support.random_jobs import jobs, shuffled
 
 JOB: dict[str, Any] = {
     "name": "j",
@@ -46,6 +47,15 @@ def test_a_step_with_another_name_is_renamed() -> None:
     after = deepcopy(JOB)
     after["steps"]["last"] = after["steps"].pop("b")
     assert texts(after) == ["steps.b: renamed to last"]
+    after["steps"]["last"]["arguments"] = {"x": True}  # in JSON, true is not 1
+    assert [text.split(":")[1] for text in texts(after)] == [" removed", " added"]
+
+
+def test_the_order_of_keys_is_no_change() -> None:
+    one, other = deepcopy(JOB), deepcopy(JOB)
+    one["steps"]["b"]["arguments"] = {"x": {"y": 1, "z": 2}}
+    other["steps"]["b"]["arguments"] = {"x": {"z": 2, "y": 1}}
+    assert changes_between(definition_of(one), definition_of(other)) == []
 
 
 def test_an_edge_that_is_gone_is_removed() -> None:
@@ -55,10 +65,10 @@ def test_an_edge_that_is_gone_is_removed() -> None:
 
 
 @settings(max_examples=examples(12), deadline=None)
-@given(jobs(), jobs())
+@given(jobs(), jobs(), st.randoms())
 def test_there_is_a_change_exactly_where_the_digests_differ(
-    one: dict[str, Any], other: dict[str, Any]
+    one: dict[str, Any], other: dict[str, Any], random: Any
 ) -> None:
     before, after = definition_of(one), definition_of(other)
-    assert changes_between(before, before) == []
+    assert changes_between(before, definition_of(shuffled(one, random))) == []
     assert bool(changes_between(before, after)) == (digest(before) != digest(after))

@@ -1,3 +1,5 @@
+import sys
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -54,6 +56,19 @@ def _written(part: str | Reference) -> str:
 def test_what_is_no_reference_is_refused_with_what_would_be_right(text: str) -> None:
     with pytest.raises(ValueError, match=r"write \{\{ params.NAME \}\}"):
         parts_of(text)
+
+
+def test_an_escape_that_json_does_not_know_is_refused_with_its_text() -> None:
+    for text in (r'{{ "\q" }}', r'{{ params["\q"] }}'):
+        with pytest.raises(ValueError, match=r'"\\\\q".* is no text as in JSON'):
+            parts_of(text)
+
+
+def test_long_texts_are_not_kept() -> None:
+    plain, reference = "x" * 100_000, " " * 100_000 + "item"
+    before = [sys.getrefcount(text) for text in (plain, reference)]
+    assert (parts_of(plain), parse_reference(reference)) == ((plain,), Reference("item"))
+    assert [sys.getrefcount(text) for text in (plain, reference)] == before
 
 
 def test_a_single_brace_is_plain_text() -> None:
