@@ -392,5 +392,81 @@ WORKER: Lifecycle[WorkerState, WorkerEvent] = Lifecycle(
     },
 )
 
-ALL = (TASK_GROUP, TASK, MANAGER, LEASE, ENVIRONMENT, HOOK, WORKER)
+
+class RunState(StrEnum):
+    """The state of a run (S001-01)."""
+
+    PENDING = "pending"
+    """Stored; it waits until its job has fewer runs than ``max_concurrent_runs``."""
+    RUNNING = "running"
+    """The tasks of its first steps exist."""
+    SUCCESS = "success"
+    """Every step has succeeded or was skipped."""
+    FAILED = "failed"
+    """A step has failed, or a limit of time or of failures has ended the run."""
+    CANCELLED = "cancelled"
+    """A user cancelled it."""
+
+
+class RunEvent(StrEnum):
+    START = "start"
+    SUCCEED = "succeed"
+    FAIL = "fail"
+    CANCEL = "cancel"
+
+
+RUN: Lifecycle[RunState, RunEvent] = Lifecycle(
+    "run",
+    RunState.PENDING,
+    {
+        (RunState.PENDING, RunEvent.START): RunState.RUNNING,
+        (RunState.PENDING, RunEvent.FAIL): RunState.FAILED,
+        (RunState.PENDING, RunEvent.CANCEL): RunState.CANCELLED,
+        (RunState.RUNNING, RunEvent.SUCCEED): RunState.SUCCESS,
+        (RunState.RUNNING, RunEvent.FAIL): RunState.FAILED,
+        (RunState.RUNNING, RunEvent.CANCEL): RunState.CANCELLED,
+    },
+)
+
+
+class StepState(StrEnum):
+    """The state of a step of a run."""
+
+    WAITING = "waiting"
+    """Steps that it comes after have not ended."""
+    RUNNING = "running"
+    """Its tasks exist, or are being created."""
+    SUCCEEDED = "succeeded"
+    """Every task has succeeded; an array without tasks too."""
+    FAILED = "failed"
+    """A task has not succeeded, its tasks could not be created, or a limit has ended it."""
+    SKIPPED = "skipped"
+    """Its conditions did not hold; no failure."""
+    CANCELLED = "cancelled"
+    """The run was cancelled, or ended by a limit, before the step could end by itself."""
+
+
+class StepEvent(StrEnum):
+    START = "start"
+    SUCCEED = "succeed"
+    FAIL = "fail"
+    SKIP = "skip"
+    CANCEL = "cancel"
+
+
+STEP: Lifecycle[StepState, StepEvent] = Lifecycle(
+    "step",
+    StepState.WAITING,
+    {
+        (StepState.WAITING, StepEvent.START): StepState.RUNNING,
+        (StepState.WAITING, StepEvent.FAIL): StepState.FAILED,
+        (StepState.WAITING, StepEvent.SKIP): StepState.SKIPPED,
+        (StepState.WAITING, StepEvent.CANCEL): StepState.CANCELLED,
+        (StepState.RUNNING, StepEvent.SUCCEED): StepState.SUCCEEDED,
+        (StepState.RUNNING, StepEvent.FAIL): StepState.FAILED,
+        (StepState.RUNNING, StepEvent.CANCEL): StepState.CANCELLED,
+    },
+)
+
+ALL = (TASK_GROUP, TASK, MANAGER, LEASE, ENVIRONMENT, HOOK, WORKER, RUN, STEP)
 """Every lifecycle, for documentation and for the tests that walk the tables."""

@@ -34,6 +34,8 @@ ENDS: dict[str, set[str]] = {
     "environment": {"gone"},
     "hook run": {"succeeded", "failed"},
     "worker process": {"exited"},
+    "run": {"success", "failed", "cancelled"},
+    "step": {"succeeded", "failed", "skipped", "cancelled"},
 }
 
 
