@@ -283,14 +283,12 @@ STATEMENTS: tuple[str, ...] = (
     # Claims nothing more, and ends when it holds no task.
     "ALTER TABLE leases ADD COLUMN draining boolean NOT NULL DEFAULT false",
     "ALTER TABLE group_live ADD COLUMN delete_when_settled boolean NOT NULL DEFAULT false",
-    "CREATE INDEX group_live_deleting ON group_live (group_id) WHERE delete_when_settled",
     TEMPLATES,
     "CREATE SEQUENCE tag_version",
     MEMBERS,
     "ALTER TABLE task_groups ALTER COLUMN member_version SET DEFAULT nextval('tag_version')",
     FORMER_TAGS,
     REMOVED_MEMBERS,
-    "ALTER TABLE task_group_managers VALIDATE CONSTRAINT task_group_managers_assignment_method_check",
     # Members that tags match are computed; only what a user said is a row.
     "DELETE FROM task_group_managers WHERE assignment_method = 'tag_matched'",
     DURATIONS,
@@ -308,7 +306,6 @@ STATEMENTS: tuple[str, ...] = (
     CONTESTED_LEASES,
     DECISIONS,
     "ALTER TABLE scheduling_decisions ALTER COLUMN inputs SET STORAGE EXTERNAL",
-    "CREATE INDEX leases_contested ON leases (contested_at) WHERE contested_at IS NOT NULL",
     HOSTLESS_GROUPS,
     FLEET_CHANGES,
     "CREATE INDEX fleet_changes_xid ON fleet_changes (xid)",

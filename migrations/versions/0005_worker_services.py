@@ -140,18 +140,8 @@ STATEMENTS: tuple[str, ...] = (
     "CREATE INDEX worker_registrations_ended ON worker_registrations (unregistered_at)"
     " WHERE unregistered_at IS NOT NULL",
     SERVICE_GROUPS,
-    "ALTER TABLE task_groups VALIDATE CONSTRAINT task_groups_kind_check",
     SERVICE_LEASES,
-    "ALTER TABLE leases VALIDATE CONSTRAINT leases_alive_until_check",
-    "CREATE UNIQUE INDEX leases_one_per_worker_and_group ON leases (worker_uuid, group_id)"
-    " WHERE kind = 'worker' AND state <> 'ended'",
-    "DROP INDEX leases_one_per_worker",
-    "CREATE INDEX leases_of_worker ON leases (worker_uuid, group_id, epoch) WHERE kind = 'worker'",
     "ALTER TABLE open_task ADD COLUMN named_task_id bigint",
-    "CREATE INDEX open_task_named ON open_task (named_task_id, group_id, priority DESC, id)"
-    " WHERE state = 0 AND named_task_id IS NOT NULL",
-    "CREATE INDEX open_task_named_delayed ON open_task (named_task_id, not_before)"
-    " WHERE state = 4 AND named_task_id IS NOT NULL",
     SERVICE_CLAIMS,
     *TOKEN_ENDS,
 )

@@ -1,4 +1,4 @@
-"""What is kept for how long: times of the next deletions, indexes that find what is old, sums of deleted groups."""
+"""What is kept for how long: times of the next deletions, sums of deleted groups."""
 
 from alembic import op
 
@@ -43,16 +43,6 @@ STATEMENTS: tuple[str, ...] = (
     DELETED_GROUP_DAYS,
     # Its failures, submissions and other bookkeeping have been deleted.
     "ALTER TABLE group_live ADD COLUMN bookkeeping_deleted boolean NOT NULL DEFAULT false",
-    "CREATE INDEX group_live_bookkeeping ON group_live (settled_at)"
-    " WHERE settled_at IS NOT NULL AND NOT bookkeeping_deleted",
-    "CREATE INDEX group_live_settled ON group_live (settled_at) WHERE settled_at IS NOT NULL",
-    "CREATE INDEX leases_ended ON leases (ended_at) WHERE state = 'ended'",
-    "CREATE INDEX leases_ended_by_group ON leases (group_id) WHERE state = 'ended'",
-    "CREATE INDEX environments_gone ON environments (changed_at) WHERE state = 'gone'",
-    "CREATE INDEX hook_runs_started ON hook_runs (started_at)",
-    "CREATE INDEX deleted_groups_finished ON deleted_groups (finished_at) WHERE finished_at IS NOT NULL",
-    # Attempts that were requeued and whose report still counts (protocol P2).
-    "CREATE INDEX open_task_requeued ON open_task (group_id, claimed_by) WHERE claimed_by IS NOT NULL",
     # For how long settled task groups of a user group are kept; null: as the deployment says; Infinity: for ever.
     "ALTER TABLE user_groups ADD COLUMN keep_seconds double precision CHECK (keep_seconds > 0)",
 )

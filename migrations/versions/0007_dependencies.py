@@ -7,7 +7,7 @@ before this one goes on, and what it ends is noted too (ADR 0014).
 from alembic import op
 
 revision = "0007"
-down_revision = "0006"
+down_revision = "0006b"
 branch_labels = None
 depends_on = None
 

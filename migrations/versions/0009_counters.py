@@ -1,4 +1,4 @@
-"""Counters and indexes, so that lists, views and cancellation of one task group cost nothing for the tasks of others."""
+"""Counters, so that lists, views and cancellation of one task group cost nothing for the tasks of others."""
 
 from alembic import op
 
@@ -13,15 +13,7 @@ ALTER TABLE group_live
     ADD COLUMN cancelled_running bigint NOT NULL DEFAULT 0;  -- since then, reported by the hosts that ran them
 """
 
-STATEMENTS: tuple[str, ...] = (
-    CANCEL_COUNTERS,
-    "CREATE INDEX open_task_by_time ON open_task (group_id, not_before, id) WHERE state = 4",
-    "DROP INDEX open_task_delayed",
-    "CREATE INDEX hook_runs_latest ON hook_runs (group_id, started_at)",
-    # Their order is that of no other index, so that no other can be taken for as good.
-    "CREATE INDEX task_groups_newest ON task_groups (user_group_id, (-id))",
-    "CREATE INDEX group_live_newest ON group_live (state, (-group_id))",
-)
+STATEMENTS: tuple[str, ...] = (CANCEL_COUNTERS,)
 """In this order, one statement each."""
 
 

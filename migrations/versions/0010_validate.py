@@ -3,7 +3,7 @@
 from alembic import op
 
 revision = "0010"
-down_revision = "0009"
+down_revision = "0009b"
 branch_labels = None
 depends_on = None
 

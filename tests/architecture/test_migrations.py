@@ -1,14 +1,92 @@
-"""The migrations form one line."""
+"""The migrations form one line, and lock out no claim for long."""
 
+import io
+import re
+from types import ModuleType
+
+import pytest
 from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
 from alembic.script import ScriptDirectory
 
 from mitosis.app_root import app_root
+from mitosis.store.pg.concurrently import LOCK_TIMEOUT
+
+OF_THE_VERSION_BEFORE = ("0001", "0002", "0003")
+"""No database in use is older than these."""
+CREATED_TABLE = re.compile(r"CREATE TABLE (\w+)")
+LONG = {
+    "an index of a table in use is built CONCURRENTLY": re.compile(
+        r"CREATE (?:UNIQUE )?INDEX (?!CONCURRENTLY)\w+ ON (\w+)"
+    ),
+    "rows are checked apart from the change that asks for it": re.compile(
+        r"ALTER TABLE (\w+)\s+VALIDATE CONSTRAINT"
+    ),
+}
+"""What takes as long as a table is large."""
+REPEATABLE = re.compile(
+    r"(SET lock_timeout|CREATE (UNIQUE )?INDEX CONCURRENTLY \w+ ON|DROP INDEX CONCURRENTLY IF EXISTS"
+    r"|ALTER TABLE \w+ VALIDATE CONSTRAINT|COMMIT|BEGIN)"
+)
+
+
+def migrations() -> ScriptDirectory:
+    config = Config()
+    config.set_main_option("script_location", str(app_root() / "migrations"))
+    return ScriptDirectory.from_config(config)
+
+
+def statements(module: ModuleType) -> list[str]:
+    """What the migration would execute."""
+    written = io.StringIO()
+    options = {"as_sql": True, "output_buffer": written, "transactional_ddl": True}
+    context = MigrationContext.configure(dialect_name="postgresql", opts=options)
+    with Operations.context(context):
+        module.upgrade()
+    return [text.strip() for text in written.getvalue().split(";\n") if text.strip()]
+
+
+LATER = {
+    script.revision: statements(script.module)
+    for script in migrations().walk_revisions()
+    if script.revision not in OF_THE_VERSION_BEFORE
+}
 
 
 def test_there_is_one_head_and_one_base() -> None:
-    config = Config()
-    config.set_main_option("script_location", str(app_root() / "migrations"))
-    script = ScriptDirectory.from_config(config)
+    script = migrations()
     assert len(script.get_heads()) == 1
     assert len(script.get_bases()) == 1
+
+
+def faults(revision: str) -> list[str]:
+    """What would lock out claims, reports or submits for as long as a table is large."""
+    made = LATER[revision]
+    if all(REPEATABLE.match(text) for text in made):
+        return []  # each has a transaction of its own, and can be executed again
+    own = {match[1] for text in made for match in CREATED_TABLE.finditer(text)}
+    return [
+        f"{rule}: {match[0]}"
+        for text in made
+        for rule, pattern in LONG.items()
+        for match in pattern.finditer(text)
+        if match[1] not in own
+    ]
+
+
+@pytest.mark.parametrize("revision", sorted(LATER))
+def test_tables_in_use_are_locked_for_a_moment_only(revision: str) -> None:
+    assert faults(revision) == []
+
+
+@pytest.mark.parametrize("revision", sorted(LATER))
+def test_what_cannot_be_in_a_transaction_is_a_migration_of_its_own(revision: str) -> None:
+    """It may be interrupted between two statements, and starts over."""
+    if any("CONCURRENTLY" in text for text in LATER[revision]):
+        assert [text for text in LATER[revision] if not REPEATABLE.match(text)] == []
+        # Each waits for all open transactions, however long they take.
+        assert [text for text in LATER[revision] if "lock_timeout" in text] == [
+            "SET lock_timeout = 0",
+            f"SET lock_timeout = '{LOCK_TIMEOUT}'",
+        ]

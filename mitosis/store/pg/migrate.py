@@ -4,7 +4,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import OperationalError, PendingRollbackError
 
 from mitosis.app_root import app_root
 from mitosis.contracts.errors import ConfigurationError, DatabaseUnavailable
@@ -26,6 +26,10 @@ def migrate(database_url: str, revision: str = "head") -> None:
         command.upgrade(config, revision)
     except OperationalError as error:
         raise DatabaseUnavailable(f"cannot migrate the database: {error.orig}") from error
+    except PendingRollbackError as error:
+        raise DatabaseUnavailable(
+            "the connection to the database ended during a migration; run `mitosis migrate` again"
+        ) from error
 
 
 def head_revision() -> str:

@@ -51,7 +51,8 @@ def test_there_is_one_head_and_a_straight_way_to_it() -> None:
 def waiting(url: str) -> int:
     with psycopg.connect(url) as connection:
         row = connection.execute(
-            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND application_name = 'mitosis migrate'"
         ).fetchone()
     return int(row[0]) if row else 0
 
