@@ -44,8 +44,9 @@ fix: setup ## format, and repair what ruff can repair by itself
 chaos: setup ## kill -9 of everything under 3,000 tasks, twice, and a mix of verbs and faults over 10,000 (ARGS="--seed N")
 	@$(BIN)/python -m tests.chaos $(ARGS)
 
-campaign-blame: setup ## 1,000 random fleets of good and broken hosts against the rules of blame (7 minutes)
+campaign-blame: setup ## 1,000 random fleets of good and broken hosts against the rules of blame, and 300 that serve several task groups (20 minutes)
 	@MITOSIS_CAMPAIGN_EXAMPLES=1000 $(BIN)/python -m pytest -q -n 0 --timeout 1800 tests/integration/store/leases/test_blame_model.py
+	@MITOSIS_CAMPAIGN_EXAMPLES=300 $(BIN)/python -m pytest -q -n 0 --timeout 3600 tests/long/store/test_blame_of_groups.py
 
 campaign-dependencies: setup ## 500 random graphs of tasks under random ends, cancels and retries (12 minutes)
 	@MITOSIS_CAMPAIGN_EXAMPLES=500 $(BIN)/python -m pytest -q -n 0 --timeout 3600 tests/integration/store/dependencies/test_random_graphs.py

@@ -48,7 +48,7 @@ MOST_PASSES = 20
 """A verdict may change what is known about other hosts; so often they are judged again at once."""
 log = logging.getLogger(__name__)
 _EXPRESSIONS = (
-    *("working", "possible", "away_seconds", "works_elsewhere", "able_hosts", "able_once", "able"),
+    *("working", "possible", "away_seconds", "elsewhere", "able_hosts", "able_once", "able"),
     *(
         "in_contact",
         "may_be_offered",

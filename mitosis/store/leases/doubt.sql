@@ -91,13 +91,13 @@ SELECT m.*, $busy_since$ AS busy_since, $unreachable_since$ AS unreachable_since
        OFFSET 0) AS m
  WHERE $may_be_offered$
 
--- name: works_elsewhere
--- Whether a host in contact that may serve the group works under a lease of another one, and could be there soon: the
--- other group has nothing more to claim. While the host whose tasks failed is suspected or quarantined for any
--- group, every lease counts.
-EXISTS (SELECT FROM task_groups AS g
+-- name: elsewhere
+-- Hosts in contact that may serve the group, work under a lease of another one, and could be there soon: the other
+-- group has nothing more to claim. While the host whose tasks failed is suspected or quarantined for any group,
+-- every lease counts.
+task_groups AS g
          CROSS JOIN LATERAL (
-               SELECT m.*, l.group_id AS works_for
+               SELECT m.*, l.group_id AS works_for, l.idle_until
                  FROM leases AS l
                  JOIN managers AS m ON m.id = l.manager_id
                  JOIN manager_live AS c ON c.manager_id = l.manager_id
@@ -110,7 +110,7 @@ EXISTS (SELECT FROM task_groups AS g
                            AND ((q.phase = 'suspected' AND q.next_at > now())
                                 OR (q.phase = 'quarantined' AND q.incarnation = own.incarnation)))
                 OR NOT EXISTS (SELECT FROM open_task AS o WHERE o.group_id = m.works_for AND o.state = 0))
-           AND $may_be_offered$ AND NOT $blamed$ AND NOT $failed_there$)
+           AND $may_be_offered$ AND NOT $blamed$ AND NOT $failed_there$
 
 -- name: possible
 -- Whether another host in contact serves the group, or is free and clean and may serve it, and is not blamed.
@@ -127,16 +127,20 @@ EXISTS (SELECT FROM task_groups AS g
 -- name: away_seconds
 -- The least time that one of the hosts is away which may serve the group: since its last contact, since it takes no
 -- offers, or since it is busy with the end of a lease. It starts again, can be reached again, or its lease
--- ends. One that works elsewhere is away since tasks last failed on the suspected host, or from now on. Null also after
--- an hour without contact, which changes no verdict.
+-- ends. One that works elsewhere is away since tasks last failed on the suspected host, or from now on; one that is
+-- idle there, since the time from which it may be taken. Null also after an hour without contact, which changes no
+-- verdict.
 least((SELECT extract(epoch FROM now() - max(least(m.last_contact_at, m.busy_since, m.unreachable_since)))::float8
          FROM $able_hosts$ AS m
         WHERE m.id <> v.manager_id AND NOT $blamed$ AND NOT $failed_there$),
-      CASE WHEN $works_elsewhere$
+      CASE WHEN EXISTS (SELECT FROM $elsewhere$)
            THEN extract(epoch FROM now() - coalesce((
                     SELECT f.failed_at FROM host_failures AS f
                      WHERE f.group_id = v.group_id AND f.manager_id = v.manager_id AND f.kind = 'tasks_failed'
-                       AND f.phase IN ('suspected', 'quarantined')), now()))::float8 END)
+                       AND f.phase IN ('suspected', 'quarantined')), now()))::float8 END,
+      (SELECT greatest(0.0, extract(epoch FROM now() - max(m.idle_until)))::float8
+         FROM $elsewhere$ AND m.idle_until IS NOT NULL
+       HAVING max(m.idle_until) IS NOT NULL))
 
 -- name: suspects
 -- Every host whose tasks failed in the group, with what is known since its last success there. Able hosts are read once

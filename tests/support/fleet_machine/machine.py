@@ -15,7 +15,7 @@ from uuid import UUID
 from psycopg import sql
 from sqlalchemy import DateTime
 
-from mitosis.contracts.control import Cancel
+from mitosis.contracts.control import AssignAnswer, Cancel
 from mitosis.contracts.errors import Conflict, InvalidTransition, NotFound, TaskGroupClosed
 from mitosis.contracts.http import RegisterManager, TaskGroupUpdate
 from mitosis.contracts.manager_verbs import ManagerUpdate
@@ -267,7 +267,7 @@ class Machine:
             waste = list(self.oracle.waste(before, self.idle_for(before), self.now))
             if waste and not (await look(self.w.store)).what:
                 raise Broken(f"the look finds nothing, although {waste}")
-            await self._round()
+            await self.round()
             after = await self.facts()
             idle = self.idle_for(before)
             self._judge(self.oracle.wrong_offers(before, after, self.now))
@@ -280,7 +280,7 @@ class Machine:
         self._judge(self.oracle.waste(after, self.idle_for(after), self.now))
         await self.w.check()
 
-    async def _round(self) -> None:
+    async def round(self) -> AssignAnswer:
         """Nothing else happens during a round, so each offer that it decides is one that it can write."""
 
         async def written(connection: Any, actions: Iterable[Any], now: float) -> Done:
@@ -292,7 +292,7 @@ class Machine:
             return done
 
         with patch.object(scheduler, "carry_out", written):
-            await assign_round(self.w.store)
+            return await assign_round(self.w.store)
 
     async def _turn(self, *, takes: bool) -> None:
         facts = await self.facts()

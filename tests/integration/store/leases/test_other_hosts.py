@@ -215,6 +215,35 @@ async def test_a_suspected_host_is_believed_after_three_minutes_in_which_others_
         assert await phase(w) == "excused"
 
 
+@pytest.mark.spec("C-33")
+async def test_a_suspected_host_is_doubted_until_an_idle_one_may_be_taken(database: str) -> None:
+    """A host without work keeps its lease for three minutes or more: as long as others are awaited."""
+    async with world(database) as w:
+        group = await w.group(worker_allocation_plan=TWO_CORES)
+        await many(w, group, 9)
+        host = await w.host()
+        await assign_round(w.store)
+        await host.take(group)
+        good = await beside(w, "working elsewhere, at the end", group)
+        await good.finish(list(good.held.values()))
+        await fail_all(host, (await host.claim(8)).tasks)
+        await w.rows(
+            "UPDATE leases SET last_claim_at = last_claim_at - interval '170 s' WHERE epoch = %s",
+            good.epoch,
+        )
+        await assign_round(w.store)
+        await w.rows("UPDATE host_failures SET failed_at = now() - interval '181 s'")
+        for seconds, failed in ((0, 0), (190, 0), (200, 5)):
+            idle = await w.value(
+                "UPDATE leases SET idle_until = idle_until - make_interval(secs => %s)"
+                " WHERE epoch = %s RETURNING extract(epoch FROM idle_until - now())::float8",
+                *(seconds, good.epoch),
+            )
+            assert idle is not None
+            await judge_groups(w.store)
+            assert (await read_group(w.store, group)).tasks_failed == failed
+
+
 async def test_a_host_does_not_wait_for_itself(database: str) -> None:
     async with world(database) as w:
         group = await w.group()
