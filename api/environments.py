@@ -1,7 +1,8 @@
 """Removes the values of environment variables from answers to users whose role is only read.
 
 Values may be secrets. Names stay, with null as their value: a reader sees which variables a hook, a worker or
-a task gets. Every route that answers with a task group, a task, a job or a template passes it through here.
+a task gets. Every route that answers with a task group, a task, a job, the definition of a run or a
+template passes it through here.
 """
 
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from mitosis.contracts.errors import PermissionDenied
 from mitosis.contracts.following import GroupEvent, OutputEvent
 from mitosis.contracts.http import Page, TaskGroupInfo, TaskInfo
 from mitosis.contracts.jobs import JobVersion
+from mitosis.contracts.runs import RunDefinition
 from mitosis.contracts.templates import TemplateInfo
 
 HOLDERS = (
@@ -75,11 +77,14 @@ def shown_job(job: JobVersion, *, values: bool) -> JobVersion:
     """Return a version of a job as a caller may see it."""
     if values:
         return job
-    definition = {**job.definition, "steps": _parts(job.definition.get("steps"))}
-    if "groups" in definition:
-        groups = definition["groups"]
-        definition["groups"] = {name: _parts(group) for name, group in groups.items()}
-    return job.model_copy(update={"definition": definition})
+    return job.model_copy(update={"definition": _without_values(job.definition)})
+
+
+def shown_run_definition(found: RunDefinition, *, values: bool) -> RunDefinition:
+    """Return the definition of a run as a caller may see it."""
+    if values:
+        return found
+    return found.model_copy(update={"definition": _without_values(found.definition)})
 
 
 def shown_groups(page: Page[TaskGroupInfo], user: User) -> Page[TaskGroupInfo]:
@@ -120,6 +125,13 @@ def require_values(spec: Mapping[str, Any], *, values: bool) -> None:
             "copying environment variables needs the role write in the user group they are from",
             needed="write",
         )
+
+
+def _without_values(definition: Mapping[str, Any]) -> dict[str, Any]:
+    shown = {**definition, "steps": _parts(definition.get("steps"))}
+    if "groups" in shown:
+        shown["groups"] = {name: _parts(group) for name, group in shown["groups"].items()}
+    return shown
 
 
 def _parts(parts: object) -> object:

@@ -25,6 +25,7 @@ from mitosis.contracts.http import Token
 from mitosis.store.dependencies.resolver import resolving_dependencies
 from mitosis.store.managers.api_liveness import recording_api_heartbeat
 from mitosis.store.processes.live import recording_process
+from mitosis.store.runs.runner import carrying_on_runs
 from mitosis.store.store import Store, StoreOptions
 from mitosis.store.users.accounts import ensure_admin
 
@@ -75,6 +76,7 @@ async def running_api(options: ApiOptions, control: ControlPlane) -> AsyncIterat
         recorded = recording_process(state.store, "api", state.common_fields)
         await exits.enter_async_context(recorded)
         await exits.enter_async_context(resolving_dependencies(state.store))
+        await exits.enter_async_context(carrying_on_runs(state.store))
         certificate = options.certificate
         if certificate is not None:
             state.metrics.show_certificate(lambda: certificate.expires_at)

@@ -24,6 +24,7 @@ from workflows.namespace import ensure_namespace
 from workflows.plugin import ControlPlugin
 from workflows.ports import HousekeepingPort, OutboxPort
 from workflows.relay import Relay
+from workflows.run_backstop import RunBackstop
 from workflows.worker import ControlPorts, WorkerLimits, control_worker
 
 log = logging.getLogger(__name__)
@@ -83,6 +84,7 @@ class ControlService:
             asyncio.create_task(self._run(), name="control plane"),
             asyncio.create_task(Deletions(self._housekeeping).run(), name="deletions"),
             asyncio.create_task(Dependencies(self._housekeeping).run(), name="dependencies"),
+            asyncio.create_task(RunBackstop(self._housekeeping).run(), name="runs"),
         ]
         return self
 

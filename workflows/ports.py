@@ -61,6 +61,14 @@ class DependenciesPort(Protocol):
         ...
 
 
+class RunsPort(Protocol):
+    """Runs of jobs (protocol P15)."""
+
+    async def advance_runs(self) -> None:
+        """Carry on every run that waits for it: ended tasks, a timeout, its turn."""
+        ...
+
+
 class ExpectedPort(Protocol):
     """The part of reconcile that PostgreSQL knows."""
 
@@ -77,5 +85,5 @@ class LookPort(Protocol):
         ...
 
 
-class HousekeepingPort(ExpectedPort, DeletionPort, DependenciesPort, LookPort, Protocol):
+class HousekeepingPort(ExpectedPort, DeletionPort, DependenciesPort, RunsPort, LookPort, Protocol):
     """What the control worker does besides sending pokes."""

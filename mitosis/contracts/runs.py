@@ -16,8 +16,9 @@ MAX_LABELS = 100
 MAX_RUN_NAME = 200
 
 
-StopKind: TypeAlias = Literal["cancel", "timeout", "failures"]
-"""Why the rest of a run or step is cancelled: by a user, by its timeout, by its limit of failures."""
+StopKind: TypeAlias = Literal["cancel", "timeout", "failures", "error"]
+"""Why the rest of a run or step is cancelled: by a user, by its timeout, by its limit of failures, or because
+its tasks could not be created."""
 
 
 class StartRun(RequestBody):

@@ -48,6 +48,7 @@ NOT_READ: Mapping[Name, str] = {
         )
     },
     ("service_claims", "claimed_at"): "when it was claimed, for an administrator with psql",
+    ("open_task", "step_id"): "the trigger of a migration reads it",
 }
 """And why."""
 NOT_WRITTEN: Mapping[Name, str] = {
@@ -58,6 +59,10 @@ NOT_WRITTEN: Mapping[Name, str] = {
     ("user_groups", "state"): "no verb locks a user group; an administrator can",
     ("user_groups", "keep_seconds"): "as above, how long its settled task groups are kept",
     ("api_pulse", "only_row"): "it allows one row",
+    **{
+        ("step_ends", name): "the trigger of a migration writes it"
+        for name in ("step_id", "task_id", "state")
+    },
 }
 """And why. Keys and times that a default fills in are written by it."""
 _COMMENT = re.compile(r"--[^\n]*")

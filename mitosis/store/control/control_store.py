@@ -27,6 +27,7 @@ from mitosis.store.managers.release import release_claimed
 from mitosis.store.managers.views import observe_manager
 from mitosis.store.pg import outbox
 from mitosis.store.retention.deletion import ExpiredRows
+from mitosis.store.runs.advance import advance_due
 from mitosis.store.store import Store
 
 
@@ -84,6 +85,9 @@ class ControlStore:
 
     async def resolve_dependencies(self) -> None:
         await resolve_all(self._store)
+
+    async def advance_runs(self) -> None:
+        await advance_due(self._store)
 
     async def observe_manager(self, manager_id: UUID) -> ManagerView:
         return await observe_manager(self._store, manager_id)

@@ -37,12 +37,12 @@ UPDATE open_task AS o SET has_children = true
  WHERE o.group_id = %(group_number)s AND o.id = ANY(ARRAY(SELECT id FROM locked))
 
 -- name: queue_dependent
--- As submit_queue. The caller has left out the tasks whose deduplication key is taken.
+-- As submit_queue, for tasks that may depend on others or belong to a step. The caller has left out the tasks whose deduplication key is taken.
 INSERT INTO open_task (group_id, id, priority, state, max_attempts, retry_delay_seconds, retry_exit_codes, dedup_key,
-                       named_task_id, waits_for, has_children)
+                       named_task_id, waits_for, has_children, step_id)
 SELECT %(group_number)s, t.id, t.priority, CASE WHEN t.waits_for > 0 THEN 2 ELSE 0 END, t.max_attempts, t.delay,
        t.exit_codes::int[], t.dedup_key, t.named_task_id, nullif(t.waits_for, 0),
-       CASE WHEN t.id = ANY(%(parents)s::bigint[]) THEN true END
+       CASE WHEN t.id = ANY(%(parents)s::bigint[]) THEN true END, %(step)s::bigint
   FROM unnest(%(ids)s::bigint[], %(priorities)s::int[], %(max_attempts)s::smallint[],
               %(delays)s::real[], %(exit_codes)b::text[], %(dedup_keys)b::text[], %(named_tasks)s::bigint[],
               %(waits_for)s::int[])

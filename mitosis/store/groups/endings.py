@@ -305,6 +305,14 @@ async def _cancel(store: Store, task_group_id: UUID, verb: Cancel) -> None:
         await cancel_locked(connection, group, verb)
 
 
+async def close_within(connection: Connection, task_group_id: UUID, reason: str) -> None:
+    """Close a group in the caller's transaction; leave one that is not OPEN, or deleted, as it is."""
+    group = await _find_live(connection, task_group_id)
+    if group is not None and group.state is TaskGroupState.OPEN:
+        await _change(connection, SQL["close"], group.number, reason=reason)
+        await notify_group(connection, group.number)
+
+
 async def cancel_locked(connection: Connection, group: LockedGroup, verb: Cancel) -> None:
     """Cancel a group whose leases and row the caller holds.
 

@@ -7,7 +7,8 @@ the topic's suffix: ``<number>`` for work, ``<number>!`` for changed. A spurious
 harmless, since a woken poll looks again. After a lost connection every waiter is woken once, since a
 notification may have been missed.
 
-``<number>>`` says that tasks have ended on which tasks of this group depend: see :class:`EndedParents`.
+``<number>>`` says that tasks have ended on which tasks of this group depend, ``<step>$`` that tasks of this
+step of a run have: see :class:`Ended`. The number of ``<run>%`` is that of a run, which has changed.
 
 Claims of worker services wait for named tasks instead, in any group: ``<named task>@<count>`` says that so
 many became claimable. Only so many of its waiters are woken: thousands of services may wait for one task.
@@ -43,6 +44,8 @@ class Topic(Enum):
     """The followers of its output changed."""
     OUTPUT = "#"
     """Agents wrote output of its tasks."""
+    RUN = "%"
+    """The run of this number has changed."""
 
 
 _SUFFIXES = {topic.value for topic in Topic}
@@ -76,30 +79,30 @@ class Waiter:
         self._woken.set()
 
 
-class EndedParents:
-    """The groups with tasks that depend on tasks that have ended, until they are taken."""
+class Ended:
+    """Numbers of groups with tasks that depend on ended ones, or of steps with ended tasks, until taken."""
 
     def __init__(self) -> None:
-        self._groups: set[int] = set()
+        self._numbers: set[int] = set()
         self._all = True
         self._some = asyncio.Event()
         self._some.set()
 
-    def add(self, group_number: int) -> None:
-        """Add one group."""
-        self._groups.add(group_number)
+    def add(self, number: int) -> None:
+        """Add one."""
+        self._numbers.add(number)
         self._some.set()
 
     def add_all(self) -> None:
-        """Add every group: a notification may have been missed."""
+        """Add all: a notification may have been missed."""
         self._all = True
         self._some.set()
 
     async def take(self) -> set[int] | None:
-        """Wait until there are some, and remove them. None: all groups."""
+        """Wait until there are some, and remove them. None: all."""
         await self._some.wait()
-        taken = None if self._all else self._groups
-        self._groups, self._all = set(), False
+        taken = None if self._all else self._numbers
+        self._numbers, self._all = set(), False
         self._some.clear()
         return taken
 
@@ -108,7 +111,8 @@ class Wake:
     """The waiters of this process."""
 
     def __init__(self) -> None:
-        self.ended_parents = EndedParents()
+        self.ended_parents = Ended()
+        self.ended_steps = Ended()
         self._waiters: defaultdict[Key, set[Waiter]] = defaultdict(set)
         self._task_waiters: defaultdict[int, dict[Waiter, int]] = defaultdict(dict)
         """By named task, with the priority of the service, in the order of their arrival."""
@@ -184,6 +188,7 @@ class Wake:
     def wake_all(self) -> None:
         """Wake every waiter: a notification may have been missed."""
         self.ended_parents.add_all()
+        self.ended_steps.add_all()
         for waiters in [*self._waiters.values(), *self._task_waiters.values()]:
             for waiter in waiters:
                 waiter.wake()
@@ -210,7 +215,10 @@ class Wake:
                 if ended and group.isdigit():
                     self.ended_parents.add(int(group))
                     continue
-                number = notify.payload.rstrip("!~#")
+                if notify.payload.endswith("$") and notify.payload[:-1].isdigit():
+                    self.ended_steps.add(int(notify.payload[:-1]))
+                    continue
+                number = notify.payload.rstrip("!~#%")
                 suffix = notify.payload.removeprefix(number)
                 if number.isdigit() and suffix in _SUFFIXES:
                     self.wake(int(number), Topic(suffix))

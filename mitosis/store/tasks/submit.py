@@ -80,6 +80,8 @@ class _Submission:
     columns: _Columns
     named_tasks: str | None
     """The number of the named task of each, as an array; None if they name none."""
+    step: int | None = None
+    """The number of the step of a run that they belong to."""
 
     @property
     def named(self) -> bool:
@@ -101,6 +103,7 @@ class _Submission:
             "exit_codes": self.columns.exit_codes,
             "named": self.named,
             "named_tasks": self.named_tasks,
+            "step": self.step,
             **more,
         }
 
@@ -208,11 +211,20 @@ async def submit_tasks(store: Store, task_group_id: UUID, request: SubmitTasks) 
 
 
 async def submit_within(
-    connection: Connection, most: int, task_group_id: UUID, tasks: Sequence[SubmittedTask]
+    connection: Connection,
+    most: int,
+    task_group_id: UUID,
+    tasks: Sequence[SubmittedTask],
+    step: int | None = None,
 ) -> SubmitAnswer:
     """Submit without a key in the caller's transaction; ``group_live`` stays locked until its end.
 
-    ``most``: limit on the unfinished tasks of the group.
+    Args:
+        connection: that of the transaction.
+        most: limit on the unfinished tasks of the group.
+        task_group_id: where they go.
+        tasks: to submit.
+        step: the number of the step of a run that they belong to; their ends are noted for it.
 
     Raises:
         NotFound, TaskGroupClosed, InvalidRequest, QueueFull, UpgradeInProgress: as :func:`submit_tasks`.
@@ -226,10 +238,12 @@ async def submit_within(
         tasks=tasks,
         columns=_columns(tasks),
         named_tasks=await named_task_ids(connection, task_group_id, tasks),
+        step=step,
     )
     parents = None
     if depends(tasks):
         await require_task_state(connection, BLOCKED)
+    if depends(tasks) or step is not None:
         parents = await lock_parents(connection, Submitted(task_group_id, None, 0, tasks))
     parameters = submission.parameters()
     payload = await fetch_one(connection, _Payload, SQL["submit_payload"], parameters)

@@ -26,7 +26,7 @@ async def api(database: str) -> AsyncIterator[Api]:
         yield opened
 
 
-def routes_with_a_body(api: Api, manager_id: UUID) -> list[tuple[str, str]]:
+def routes_with_a_body(api: Api, manager_id: UUID, run_id: str) -> list[tuple[str, str]]:
     paths = create_app(api.app_state).openapi()["paths"]
     found = [
         (method.upper(), path.removeprefix("/api/v1"))
@@ -40,6 +40,7 @@ def routes_with_a_body(api: Api, manager_id: UUID) -> list[tuple[str, str]]:
         "manager_id": manager_id,
         "worker_id": "mailer",
         "username": "admin",
+        "run_id": run_id,
     }
     others = dict.fromkeys(("task_group_id", "task_uuid"), uuid4())
     return [(method, path.format(**filled, **others)) for method, path in found]
@@ -50,9 +51,11 @@ async def test_a_body_is_json_by_name_on_every_route(api: Api) -> None:
         service = (await client.register_worker(RegisterWorker(worker_id="mailer"))).token
     calls = ("heartbeat", "goodbye", "token", "claim", "report", "tasks")
     of_services = {f"/workers/{call}" for call in calls}
+    steps = {"name": "job", "steps": {"a": {"command": ["true"]}}}
+    run = (await api.call("POST", "/runs", json={"definition": steps})).json()["run_id"]
     async with said_hello(api) as (manager, answer):
         host, manager_id = manager.token, answer.manager_id
-        for method, route in routes_with_a_body(api, manager_id):
+        for method, route in routes_with_a_body(api, manager_id, run):
             path = route + "?epoch=1" * (route == "/managers/tasks")
             of_an_agent = path.startswith("/managers/") and str(manager_id) not in path
             token = host if of_an_agent else service if route in of_services else ""

@@ -25,8 +25,11 @@ SPEC = {
     "environment_teardown_hook": HOOK,
     "environment_probe": HOOK,
 }
+STEP = {"command": ["true"], "environment": {NAME: VALUE}}
+JOB_FIELDS = {"name": "etl", "steps": {"one": STEP}}
 GROUP, TASK, TEMPLATE = "/task-groups/{reference}", "/tasks/{task_uuid}", "/task-group-templates"
 HOST, JOB = "/managers/{manager_id}", "/jobs/{reference}"
+RUN = "/runs/{run_id}"
 WORKER, NAMED = "/workers/{worker_id}", "/named-tasks/{namespace}/{name}/{version}"
 
 RULES = {
@@ -44,6 +47,8 @@ RULES = {
         f"POST {TEMPLATE}",
         "GET /jobs",
         "POST /jobs",
+        "GET /runs",
+        "POST /runs",
         "GET /workers",
         "GET /named-tasks",
         "GET //metrics",
@@ -71,6 +76,9 @@ RULES = {
         f"GET {TEMPLATE}/{{reference}}",
         f"GET {JOB}",
         f"GET {JOB}/versions",
+        f"GET {RUN}",
+        f"GET {RUN}/definition",
+        f"GET {RUN}/steps/{{step}}/tasks",
         f"GET {HOST}",
         f"GET {HOST}/explain",
         f"GET {WORKER}",
@@ -96,6 +104,9 @@ RULES = {
         f"POST {TASK}/cancel",
         f"DELETE {TEMPLATE}/{{reference}}",
         f"DELETE {JOB}",
+        f"POST {RUN}/cancel",
+        f"POST {RUN}/rerun",
+        f"DELETE {RUN}",
         f"POST {HOST}/drain",
         f"POST {HOST}/resume",
         f"POST {WORKER}/drain",
@@ -155,6 +166,14 @@ BODIES = {
 }
 """What a caller without the role sends, so that only the role is in the way. {} for the others."""
 
+PLACES: dict[str, object] = {
+    "worker_id": "service",
+    "username": "reader",
+    "namespace": "n",
+    "name": "t",
+    "version": "1",
+    "step": "one",
+}
 DEAD = (
     "garbage",
     "expired user",
@@ -180,6 +199,7 @@ SHOWS_ENVIRONMENTS = {
     f"GET {TEMPLATE}",
     f"GET {TEMPLATE}/{{reference}}",
     f"GET {JOB}",
+    f"GET {RUN}/definition",
     f"GET {WORKER}",
     f"GET {NAMED}/workers",
     f"GET {NAMED}/available-worker",
@@ -226,8 +246,8 @@ async def scene(database: str) -> AsyncIterator[Scene]:
             )
             await client.submit("work", [{"command": ["true"], "environment": {NAME: VALUE}}])
             await client.save_template("saved", task_group="work")
-            step = {"command": ["true"], "environment": {NAME: VALUE}}
-            await client.define_job({"name": "etl", "steps": {"one": step}})
+            await client.define_job(JOB_FIELDS)
+            started = await api.call("POST", "/runs", token=it.tokens["ann"], json={"job": "etl"})
             await client.delete_manager(hosts[1].manager_id)
             (task,) = [one async for one in client.tasks("work")]
         await settled(api, group.task_group_id)
@@ -239,17 +259,13 @@ async def scene(database: str) -> AsyncIterator[Scene]:
         host = Subject("manager", hosts[0].manager_id, 1)
         worker = await register_service(it)
         service = Subject("worker", UUID(worker["worker_uuid"]), 1)
-        it.places = {
+        it.places = PLACES | {
             "reference": group.task_group_id,
             "task_uuid": task.task_uuid,
             "manager_id": host.id,
             "task_group_id": group.task_group_id,
             "epoch": 1,
-            "worker_id": "service",
-            "username": "reader",
-            "namespace": "n",
-            "name": "t",
-            "version": "1",
+            "run_id": started.json()["run_id"],
         }
         it.tokens |= {
             "nobody": None,

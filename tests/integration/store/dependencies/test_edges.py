@@ -419,6 +419,11 @@ async def test_a_retry_takes_along_what_was_cancelled_with_a_task_and_keeps_the_
         await w.check()
 
 
+def header(columns: int) -> int:
+    """Return the bytes before the data of a row with NULLs: 23, a bit per column, filled up to 8."""
+    return -(-(23 + -(-columns // 8)) // 8) * 8
+
+
 @pytest.mark.spec("S001-46")
 async def test_tasks_without_dependencies_pay_nothing(
     database: str, monkeypatch: pytest.MonkeyPatch
@@ -442,17 +447,21 @@ async def test_tasks_without_dependencies_pay_nothing(
         assert [one for one in names if ".sql" in one] == PAID, (
             "the same statements as before there were dependencies"
         )
-        for table in ("task_edges", "task_parents"):
+        for table in ("task_edges", "task_parents", "step_ends", "step_tasks"):
             assert await w.value(f"SELECT count(*) FROM {table}") == 0  # noqa: S608
         (row,) = await w.rows(
             "SELECT count(*) FILTER (WHERE NOT attisdropped) AS now FROM pg_attribute"
             " WHERE attrelid = 'open_task'::regclass AND attnum > 0"
         )
-        assert -(-row["now"] // 8) == -(-(row["now"] - 2) // 8), "no byte more in a row"
+        assert header(row["now"]) == header(row["now"] - 3), "no byte more in a row"
         trigger = await w.value(
             "SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE tgname = 'open_task_parent_ended'"
         )
         assert "WHEN (old.has_children)" in trigger, "fired for parents only"
+        trigger = await w.value(
+            "SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE tgname = 'open_task_of_step_ended'"
+        )
+        assert "WHEN ((old.step_id IS NOT NULL))" in trigger, "fired for tasks of runs only"
 
 
 async def test_a_notification_resolves_in_each_api_process_and_a_lost_one_after_a_reconnect(

@@ -1,0 +1,313 @@
+"""Carries on runs (protocol P15): counts what has ended, starts and ends steps, and ends the run.
+
+Level-triggered: everything follows from the rows, so any process may do it at any time and any number of
+times. An API process does it when it is notified of an ended task, the control worker every 5 s.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from mitosis.contracts.errors import MitosisError, NotFound
+from mitosis.contracts.lifecycle import RUN, RunState, StepState
+from mitosis.contracts.task_cancel import CancelTasks
+from mitosis.jobs.order import next_steps
+from mitosis.jobs.progress import (
+    StepProgress,
+    cleans_up,
+    end_of,
+    ends,
+    never_complete,
+    result_of,
+    storable,
+    too_many_failures,
+    too_many_failures_of_run,
+)
+from mitosis.store.groups.endings import close_within
+from mitosis.store.pg.arrays import number_array
+from mitosis.store.pg.database import Connection
+from mitosis.store.pg.rows import fetch_all, fetch_one
+from mitosis.store.pg.statements import load
+from mitosis.store.runs.creating import Creation
+from mitosis.store.runs.groups import add_groups
+from mitosis.store.runs.rows import Loaded, lock_run, save_steps
+from mitosis.store.store import Store
+from mitosis.store.tasks.cancel import CHUNK as CANCEL_CHUNK
+from mitosis.store.tasks.cancel import cancel_tasks
+
+SQL = load("runs/advance.sql")
+DUE = SQL["due"].replace("$turn$", SQL["turn"])
+NOT_REACHED = "a step that it comes after has ended otherwise"
+TIMED_OUT = "its timeout has passed"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Number:
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    due: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _ToCancel:
+    task_group: UUID
+    reason: str | None
+    grace_seconds: float | None
+    task_ids: list[int]
+
+
+async def advance_due(store: Store) -> Sequence[int]:
+    """Carry on every run that waits for it; return those to try again."""
+    statement = SQL["due_runs"].replace("$due$", DUE)
+    async with store.database.connection() as connection:
+        found = await fetch_all(connection, _Number, statement, {})
+    return await _advance_each(store, [one.id for one in found])
+
+
+async def advance_runs_of(store: Store, steps: Sequence[int]) -> Sequence[int]:
+    """Carry on the runs of these steps; return the runs to try again."""
+    given = {"steps": number_array(steps)}
+    async with store.database.connection() as connection:
+        found = await fetch_all(connection, _Number, SQL["runs_of_steps"], given)
+    return await _advance_each(store, [one.id for one in found])
+
+
+async def _advance_each(store: Store, runs: Sequence[int]) -> Sequence[int]:
+    failed = []
+    for number in runs:
+        try:
+            await advance_run(store, number)
+        except MitosisError as error:
+            log.warning("run.not_advanced", extra={"run": number, "reason": error.message})
+            failed.append(number)
+        except Exception:  # a fault of one run holds up no other
+            log.exception("run.advance_failed", extra={"run": number})
+    return failed
+
+
+async def advance_run(store: Store, number: int) -> None:
+    """Carry on one run as far as it comes now, in short transactions; then the next run of its job."""
+    waiting = [number]
+    while waiting:
+        current = waiting.pop()
+        if await _advance(store, current):
+            given = {"run": current}
+            async with store.database.connection() as connection:
+                found = await fetch_all(connection, _Number, SQL["next_pending"], given)
+            waiting += [one.id for one in found if one.id != current]
+
+
+async def _advance(store: Store, number: int) -> bool:
+    """Carry on one run; return whether it has ended now."""
+    statement = SQL["is_due"].replace("$due$", DUE)
+    while True:
+        async with store.database.connection() as connection:
+            looked = await fetch_one(connection, _Due, statement, {"run": number})
+        if looked is None or not looked.due:
+            return False
+        async with store.database.transaction() as connection:
+            loaded = await lock_run(connection, number)
+            moved = loaded is not None and await carry_on(connection, store, loaded)
+        if loaded is None:
+            return False  # its holder looks again
+        if loaded.run.state in RUN.terminal:
+            return True
+        if not (await _cancel_stopped(store, number) or moved):
+            return False
+
+
+async def carry_on(
+    connection: Connection, store: Store, loaded: Loaded, *, is_new: bool = False
+) -> bool:
+    """Carry on a run whose row the transaction holds; return whether anything has changed.
+
+    Raises:
+        MitosisError: a new run cannot start; one that was pending has failed instead.
+    """
+    run, began = loaded.run, False
+    before = (run.state, run.stopped_by)
+    creation = Creation(connection, loaded, store.queue_limits.per_group)
+    if run.state is RunState.PENDING and run.stopped_by is None:
+        began = await _begin(connection, store, loaded, is_new=is_new)
+    if run.state is RunState.RUNNING or run.stopped_by is not None:
+        await _decide(creation)
+        created = run.state is RunState.RUNNING and await creation.create_tasks()
+        if run.state is RunState.RUNNING:
+            await _decide(creation)
+    else:
+        created = False
+    result = result_of(loaded.definition, loaded.steps, run.stopped_by)
+    if result is not None:
+        run.state = result
+    steps_changed = await save_steps(connection, loaded)
+    await _close_groups(connection, loaded)
+    run_changed = (run.state, run.stopped_by) != before
+    changed = run_changed or steps_changed or loaded.counted or created
+    await _save(connection, creation, began=began, changed=changed)
+    if is_new or run_changed or _has_new_deadline(loaded):
+        await connection.execute(SQL["poke"], {"run": run.id})
+    return changed
+
+
+async def _begin(connection: Connection, store: Store, loaded: Loaded, *, is_new: bool) -> bool:
+    """Start a pending run if it is its turn, with the task groups of its steps."""
+    run = loaded.run
+    if loaded.definition.max_concurrent_runs is not None:
+        given = {"job_name": run.job_name, "user_group": run.user_group_id}
+        await connection.execute(SQL["lock_job"], given)
+        statement = SQL["is_turn"].replace("$turn$", SQL["turn"])
+        turn = await fetch_one(connection, _Due, statement, {"run": run.id})
+        if turn is None or not turn.due:
+            return False
+    try:
+        async with connection.transaction():
+            await add_groups(connection, store, loaded)
+    except MitosisError as error:
+        if is_new or error.http_status >= 500:  # trying again can help
+            raise
+        run.stopped_by, run.reason = "error", storable(str(error))
+        return False
+    run.state = RunState.RUNNING
+    return True
+
+
+async def _decide(creation: Creation) -> None:
+    """End, stop and start steps until nothing more follows."""
+    loaded = creation.loaded
+    run, definition = loaded.run, loaded.definition
+    while True:
+        moved = _end_steps(loaded)
+        _stop(loaded)
+        moved |= _end_steps(loaded)
+        if run.stopped_by is not None:
+            moved |= _cancel_waiting(loaded)
+        started = {step.name for step in loaded.steps if step.state is StepState.RUNNING}
+        if run.state is RunState.RUNNING:
+            turn = next_steps(definition, started, ends(loaded.steps))
+            for name in turn.skipped:
+                loaded.by_name[name].end(StepState.SKIPPED, NOT_REACHED)
+            for name in turn.ready:
+                await creation.start(loaded.by_name[name])
+            moved |= bool(turn.skipped or turn.ready)
+        if not moved:
+            return
+
+
+def _end_steps(loaded: Loaded) -> bool:
+    """End the running steps that have come to an end; return whether there were any."""
+    moved = False
+    for step in loaded.steps:
+        if reason := never_complete(loaded.definition, step, loaded.by_name):
+            step.stop("error", reason)
+        if (state := end_of(step)) is not None:
+            step.end(state)
+            moved = True
+    return moved
+
+
+def _stop(loaded: Loaded) -> None:
+    """Stop what has reached a limit, and with a run its steps."""
+    run, definition = loaded.run, loaded.definition
+    if run.stopped_by is None and run.state is RunState.RUNNING:
+        if run.overdue:
+            run.stopped_by, run.reason = "timeout", TIMED_OUT
+        elif reason := too_many_failures_of_run(definition, loaded.steps):
+            run.stopped_by, run.reason = "failures", reason
+    for step in loaded.steps:
+        if step.state is StepState.RUNNING:
+            _stop_step(loaded, step)
+
+
+def _stop_step(loaded: Loaded, step: StepProgress) -> None:
+    run = loaded.run
+    if step.overdue:
+        step.stop("timeout", TIMED_OUT)
+    if reason := too_many_failures(loaded.definition, step):
+        step.stop("failures", reason)
+    if run.stopped_by is not None and not _may_clean_up(loaded, step.name):
+        step.stop("cancel", f"the run ends: {run.reason}" if run.reason else None)
+
+
+def _cancel_waiting(loaded: Loaded) -> bool:
+    """Cancel the steps of a stopped run that have not started, unless they clean up."""
+    moved = False
+    for step in loaded.steps:
+        if step.state is StepState.WAITING and not _may_clean_up(loaded, step.name):
+            step.end(StepState.CANCELLED, loaded.run.reason)
+            moved = True
+    return moved
+
+
+def _may_clean_up(loaded: Loaded, name: str) -> bool:
+    run = loaded.run
+    started = run.state is RunState.RUNNING and not run.skip_cleanup
+    return started and cleans_up(loaded.definition.steps[name])
+
+
+async def _close_groups(connection: Connection, loaded: Loaded) -> None:
+    """Close the own task groups that no step needs any more."""
+    for key, group in sorted(loaded.groups.items(), key=lambda one: str(one[1].task_group)):
+        if group.standing or group.closed:
+            continue
+        if any(step.task_group == group.task_group and not step.ended for step in loaded.steps):
+            continue
+        await close_within(connection, group.task_group, "no step of its run needs it any more")
+        group.closed = True
+        given = {"run": loaded.run.id, "name": key.name, "kind": key.kind}
+        await connection.execute(SQL["closed"], given)
+
+
+async def _save(connection: Connection, creation: Creation, *, began: bool, changed: bool) -> None:
+    run, definition = creation.loaded.run, creation.loaded.definition
+    timeout = definition.timeout
+    running = run.state is RunState.RUNNING
+    values = {
+        "run": run.id,
+        "state": run.state.value,
+        "stopped_by": run.stopped_by,
+        "reason": run.reason,
+        "due": running and creation.unfinished(),
+        "changed": changed,
+        "started": began,
+        "ended": run.state in RUN.terminal,
+        "begins": began and timeout is not None,
+        "timeout": None if timeout is None else timeout.total_seconds(),
+    }
+    await connection.execute(SQL["save_run"], values)
+    await connection.execute(SQL["notify"], values)
+
+
+def _has_new_deadline(loaded: Loaded) -> bool:
+    """Return whether the workflow has to set a timer."""
+    return any(
+        step.deadline is not None and loaded.before[step.id]["deadline"] is None
+        for step in loaded.steps
+    )
+
+
+async def _cancel_stopped(store: Store, number: int) -> bool:
+    """Cancel the open tasks of steps whose rest is to be cancelled; return whether there were any."""
+    found = False
+    while True:
+        given = {"run": number, "limit": CANCEL_CHUNK}
+        async with store.database.connection() as connection:
+            tasks = await fetch_one(connection, _ToCancel, SQL["tasks_to_cancel"], given)
+        if tasks is None:
+            return found
+        reason = tasks.reason or "its run was cancelled"
+        asked = CancelTasks(
+            task_ids=tuple(tasks.task_ids),
+            reason=reason[:1000],
+            grace_seconds=tasks.grace_seconds,
+        )
+        try:
+            await cancel_tasks(store, tasks.task_group, asked)
+        except NotFound:  # deleted since, with its tasks
+            return found
+        found = True

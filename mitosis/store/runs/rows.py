@@ -1,0 +1,147 @@
+"""The rows of a run: what is read under its lock, and how its steps are written back."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from mitosis.contracts.lifecycle import RunState, StepState
+from mitosis.contracts.runs import StopKind
+from mitosis.jobs.definition import JobDefinition
+from mitosis.jobs.groups import GroupKey
+from mitosis.jobs.progress import StepProgress
+from mitosis.store.pg.database import Connection
+from mitosis.store.pg.rows import fetch_all, fetch_one
+from mitosis.store.pg.statements import load
+
+SQL = load("runs/rows.sql")
+MOST_ENDS = 50_000
+"""So many ends of tasks are counted by one transaction."""
+KEPT_DEFINITIONS = 64
+
+
+@dataclass(slots=True, kw_only=True)
+class RunRow:
+    """A run whose row the transaction holds."""
+
+    id: int
+    uuid: UUID
+    state: RunState
+    definition: dict[str, Any]
+    digest: str
+    parameters: dict[str, Any]
+    job_name: str
+    version: int | None
+    stopped_by: StopKind | None
+    reason: str | None
+    skip_cleanup: bool
+    overdue: bool | None
+    creator_id: UUID
+    group_name: str
+    user_group_id: int
+
+
+@dataclass(slots=True, kw_only=True)
+class RunGroup:
+    """One task group of a run."""
+
+    name: str
+    kind: str
+    task_group: UUID
+    standing: bool
+    closed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Now:
+    at: datetime
+
+
+@dataclass(slots=True)
+class Loaded:
+    """A run with its steps, and what the transaction changes of them."""
+
+    run: RunRow
+    definition: JobDefinition
+    steps: Sequence[StepProgress]
+    groups: dict[GroupKey, RunGroup]
+    now: datetime
+    before: Mapping[int, Any] = field(default_factory=dict)
+    counted: bool = False
+    """Ends of tasks were counted, maybe not all."""
+
+    @property
+    def by_name(self) -> Mapping[str, StepProgress]:
+        return {step.name: step for step in self.steps}
+
+    def deadline(self, timeout: timedelta | None) -> datetime | None:
+        """Return when something that begins now is over."""
+        return None if timeout is None else self.now + timeout
+
+
+_definitions: dict[str, JobDefinition] = {}
+
+
+def definition_of(digest: str, fields: Mapping[str, Any]) -> JobDefinition:
+    """Return a stored definition as a model; the last ones are kept, for they never change."""
+    found = _definitions.get(digest)
+    if found is None:
+        found = JobDefinition.model_validate(fields)
+        if len(_definitions) >= KEPT_DEFINITIONS:
+            _definitions.pop(next(iter(_definitions)))
+        _definitions[digest] = found
+    return found
+
+
+async def lock_run(connection: Connection, number: int) -> Loaded | None:
+    """Lock a run that has not ended, count the ends of its tasks, and read its steps.
+
+    None: it has ended, or another transaction holds it.
+    """
+    run = await fetch_one(connection, RunRow, SQL["lock_run"], {"run": number})
+    if run is None:
+        return None
+    given = {"run": number, "limit": MOST_ENDS}
+    counted = (await connection.execute(SQL["count_ends"], given)).rowcount
+    steps = await fetch_all(connection, StepProgress, SQL["steps"], {"run": number})
+    groups = await fetch_all(connection, RunGroup, SQL["groups"], {"run": number})
+    now = await fetch_one(connection, _Now, SQL["now"], {})
+    assert now is not None, "a SELECT without FROM has one row"  # noqa: S101
+    return Loaded(
+        run=run,
+        definition=definition_of(run.digest, run.definition),
+        steps=steps,
+        groups={GroupKey(one.name, one.kind): one for one in groups},
+        now=now.at,
+        before={step.id: _columns(step) for step in steps},
+        counted=counted > 0,
+    )
+
+
+async def save_steps(connection: Connection, loaded: Loaded) -> bool:
+    """Write the steps that have changed; return whether some have."""
+    changed = [
+        columns
+        for step in loaded.steps
+        if (columns := _columns(step)) != loaded.before.get(step.id)
+    ]
+    if changed:
+        await connection.execute(SQL["save_steps"], {"steps": json.dumps(changed)})
+    return bool(changed)
+
+
+def _columns(step: StepProgress) -> dict[str, Any]:
+    return {
+        "id": step.id,
+        "state": step.state.value,
+        "task_group": None if step.task_group is None else str(step.task_group),
+        "total": step.total,
+        "created": step.created,
+        "stopped_by": step.stopped_by,
+        "reason": step.reason,
+        "deadline": None if step.deadline is None else step.deadline.isoformat(),
+        "started": step.state is not StepState.WAITING and step.total is not None,
+        "ended": step.ended,
+    }

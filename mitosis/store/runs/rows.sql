@@ -1,0 +1,49 @@
+-- A run and its steps under its lock. Lock order: the run, group_live, task rows. Ends of tasks lock no run.
+
+-- name: lock_run
+-- SKIP LOCKED: who holds it looks once more after its commit.
+SELECT r.id, r.uuid, r.state, r.definition, r.digest, r.parameters, r.job_name, r.version, r.stopped_by, r.reason,
+       r.skip_cleanup, r.deadline <= clock_timestamp() AS overdue, u.uuid AS creator_id, o.name AS group_name,
+       r.user_group_id
+  FROM runs AS r JOIN users AS u ON u.id = r.creator_id JOIN user_groups AS o ON o.id = r.user_group_id
+ WHERE r.id = %(run)s AND r.ended_at IS NULL
+   FOR UPDATE OF r SKIP LOCKED
+
+-- name: count_ends
+-- Each end is counted once: its row is deleted in the statement that counts it.
+WITH gone AS (
+    DELETE FROM step_ends AS e
+     WHERE (e.step_id, e.task_id) IN (
+           SELECT x.step_id, x.task_id FROM run_steps AS s JOIN step_ends AS x ON x.step_id = s.id
+            WHERE s.run_id = %(run)s LIMIT %(limit)s)
+    RETURNING e.step_id, e.state
+), sums AS (
+    SELECT g.step_id, count(*) FILTER (WHERE g.state = 'succeeded') AS succeeded,
+           count(*) FILTER (WHERE g.state = 'failed') AS failed, count(*) FILTER (WHERE g.state = 'cancelled') AS cancelled
+      FROM gone AS g GROUP BY g.step_id
+)
+UPDATE run_steps AS s
+   SET succeeded = s.succeeded + n.succeeded, failed = s.failed + n.failed, cancelled = s.cancelled + n.cancelled
+  FROM sums AS n WHERE s.id = n.step_id
+
+-- name: steps
+SELECT s.id, s.name, s.state, s.task_group, s.total, s.created, s.succeeded, s.failed, s.cancelled, s.stopped_by,
+       s.reason, s.source, s.deadline, coalesce(s.deadline <= clock_timestamp(), false) AS overdue
+  FROM run_steps AS s WHERE s.run_id = %(run)s ORDER BY s.position
+
+-- name: save_steps
+UPDATE run_steps AS s
+   SET state = x.state, task_group = x.task_group, total = x.total, created = x.created, stopped_by = x.stopped_by,
+       reason = x.reason, deadline = x.deadline,
+       started_at = CASE WHEN x.started THEN coalesce(s.started_at, now()) ELSE s.started_at END,
+       ended_at = CASE WHEN x.ended THEN now() END
+  FROM json_to_recordset(%(steps)s::json)
+       AS x (id bigint, state text, task_group uuid, total int, created int, stopped_by text, reason text,
+             deadline timestamptz, started boolean, ended boolean)
+ WHERE s.id = x.id
+
+-- name: now
+SELECT now() AS at
+
+-- name: groups
+SELECT g.name, g.kind, g.task_group, g.standing, g.closed FROM run_groups AS g WHERE g.run_id = %(run)s

@@ -1,0 +1,97 @@
+"""Cancels and deletes runs."""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from uuid import UUID
+
+from mitosis.contracts.control import Cancel
+from mitosis.contracts.errors import Conflict, NotFound
+from mitosis.contracts.lifecycle import RUN, RunEvent, RunState
+from mitosis.contracts.runs import CancelRun, StopKind
+from mitosis.jobs.progress import storable
+from mitosis.store.groups.deletion import delete_group
+from mitosis.store.pg.database import Connection
+from mitosis.store.pg.rows import fetch_all, fetch_one
+from mitosis.store.pg.statements import load
+from mitosis.store.runs.advance import advance_run
+from mitosis.store.store import Store
+
+SQL = load("runs/stopping.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class _Locked:
+    id: int
+    state: RunState
+    stopped_by: StopKind | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    task_group: UUID
+
+
+async def cancel_run(store: Store, run_id: UUID, asked: CancelRun) -> None:
+    """Have the rest of a run cancelled. Idempotent.
+
+    Raises:
+        NotFound: there is no such run.
+        InvalidTransition: it has ended otherwise.
+    """
+    async with store.database.transaction() as connection:
+        run = await _lock(connection, run_id)
+        if run.state is RunState.CANCELLED:
+            return
+        RUN.after(run.state, RunEvent.CANCEL)
+        values = {
+            "run": run.id,
+            "uuid": run_id,
+            "reason": storable(asked.reason),
+            "skip_cleanup": asked.skip_cleanup,
+            "grace": asked.grace_seconds,
+        }
+        await connection.execute(SQL["stop"], values)
+        await connection.execute(SQL["notify_and_poke"], values)
+    await advance_run(store, run.id)
+
+
+async def delete_run(store: Store, run_id: UUID) -> None:
+    """Delete an ended run with its own task groups. It may be repeated when it was interrupted.
+
+    Raises:
+        NotFound: there is no such run.
+        Conflict: it has not ended, or another run uses results of it.
+    """
+    async with store.database.transaction() as connection:
+        run = await _lock(connection, run_id)
+        await _check_unused(connection, run, run_id)
+        groups = await fetch_all(connection, _Group, SQL["own_groups"], {"run": run.id})
+    for group in groups:
+        with suppress(NotFound):
+            await delete_group(store, group.task_group, Cancel(reason="its run was deleted"))
+    async with store.database.transaction() as connection:
+        run = await _lock(connection, run_id)
+        await _check_unused(connection, run, run_id)
+        await connection.execute(SQL["delete_ends"], {"run": run.id})
+        await connection.execute(SQL["delete_run"], {"run": run.id})
+
+
+async def _check_unused(connection: Connection, run: _Locked, run_id: UUID) -> None:
+    if run.state not in RUN.terminal:
+        raise Conflict(
+            f"the run is {run.state}: cancel it, and delete it when it has ended",
+            state=run.state.value,
+        )
+    used = await fetch_all(connection, _Group, SQL["used_by"], {"uuid": run_id})
+    if used:
+        names = [str(one.task_group) for one in used]
+        raise Conflict(
+            f"run {names[0]} uses results of this one: delete that run first", runs=names[:10]
+        )
+
+
+async def _lock(connection: Connection, run_id: UUID) -> _Locked:
+    run = await fetch_one(connection, _Locked, SQL["lock"], {"run": run_id})
+    if run is None:
+        raise NotFound(f"there is no run {run_id}")
+    return run

@@ -1,0 +1,90 @@
+"""Cancelling and deleting runs."""
+
+import pytest
+
+from mitosis.contracts.errors import Conflict, InvalidTransition, NotFound
+from mitosis.contracts.runs import CancelRun, RerunRun
+from mitosis.store.runs.starting import rerun
+from mitosis.store.runs.stopping import cancel_run, delete_run
+from tests.support.runs import command, job, runs
+
+
+@pytest.mark.spec("S001-05", "S001-51")
+async def test_cancel_ends_what_runs_and_lets_clean_up(database: str) -> None:
+    steps = {
+        "a": command("a", count=3),
+        "b": command("b", after="a"),
+        "clean": command("clean", after={"a": "always", "b": "always"}),
+    }
+    async with runs(database) as r:
+        run = await r.start(job(steps))
+        await r.work(most=1)
+        (task,) = (await r.hosts["one"].claim(1)).tasks
+        await cancel_run(r.w.store, run, CancelRun(reason="enough", grace_seconds=3))
+        view = await r.view(run)
+        assert (view.state, view.stopped_by, view.reason) == ("running", "cancel", "enough")
+        (stop,) = await r.w.rows("SELECT task_id, grace_seconds FROM task_stops")
+        assert (stop["task_id"], stop["grace_seconds"]) == (task.task_id, 3)
+        await r.finish()
+        assert (await r.view(run)).state == "cancelled"
+        assert await r.states(run) == {"a": "cancelled", "b": "cancelled", "clean": "succeeded"}
+        assert r.started == ["a", "clean"]
+        await r.w.check()
+
+
+async def test_cancel_can_skip_the_steps_that_clean_up(database: str) -> None:
+    steps = {"a": command("a"), "clean": command("clean", after={"a": "always"})}
+    async with runs(database) as r:
+        run = await r.start(job(steps))
+        await cancel_run(r.w.store, run, CancelRun())
+        assert await r.states(run) == {"a": "cancelled", "clean": "running"}
+        await cancel_run(r.w.store, run, CancelRun(skip_cleanup=True))
+        view = await r.view(run)
+        assert view.state == "cancelled"
+        assert await r.states(run) == {"a": "cancelled", "clean": "cancelled"}
+        assert view.tasks_open == 0
+
+
+async def test_an_ended_run_is_not_cancelled(database: str) -> None:
+    async with runs(database) as r:
+        run = await r.start(job({"a": command("a")}))
+        with pytest.raises(Conflict, match="the run is running"):
+            await delete_run(r.w.store, run)
+        await r.finish()
+        with pytest.raises(InvalidTransition):
+            await cancel_run(r.w.store, run, CancelRun())
+        assert (await r.view(run)).state == "success"
+
+
+async def test_a_deleted_run_takes_its_own_groups_along(database: str) -> None:
+    async with runs(database) as r:
+        run = await r.start(job({"a": command("a"), "b": command("b", after="a")}), own=True)
+        again = await r.start(job({"a": command("a")}))
+        await cancel_run(r.w.store, run, CancelRun())
+        await cancel_run(r.w.store, run, CancelRun())  # again changes nothing
+        await delete_run(r.w.store, run)
+        with pytest.raises(NotFound):
+            await r.view(run)
+        with pytest.raises(NotFound):
+            await delete_run(r.w.store, run)
+        (group,) = await r.w.rows(
+            "SELECT g.uuid FROM task_groups AS g JOIN group_live AS v ON v.group_id = g.id"
+            " WHERE g.name LIKE 'run-%%' AND v.delete_when_settled"
+        )
+        assert (await r.w.control.settle(group["uuid"])).settled
+        assert await r.w.value("SELECT count(*) FROM step_tasks AS t") == 1
+        await r.finish()
+        assert (await r.view(again)).state == "success"
+
+
+async def test_a_run_whose_results_are_used_stays(database: str) -> None:
+    async with runs(database) as r:
+        run = await r.start(job({"a": command("a"), "b": command("b", after="a")}))
+        await r.finish(lambda words, attempt: words[0] == "a")
+        second = (await rerun(r.w.store, run, r.w.user_id, RerunRun())).run_id
+        await r.finish()
+        with pytest.raises(Conflict, match=f"run {second} uses results"):
+            await delete_run(r.w.store, run)
+        await delete_run(r.w.store, second)
+        await delete_run(r.w.store, run)
+        assert await r.w.value("SELECT count(*) FROM runs") == 0
