@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mitosis.client.client import Client
+    from mitosis.client.job_run import JobRun
     from mitosis.client.outcome import SetupFailed, TaskFailed, TaskNotRun
     from mitosis.client.sync import SyncClient
+    from mitosis.client.sync_job_run import SyncJobRun
     from mitosis.client.sync_task_group import SyncTaskGroup
     from mitosis.client.task_group import TaskGroup
     from mitosis.contracts.allocation import CpuBinding, WorkerAllocationPlan
@@ -41,12 +43,14 @@ __all__ = [
     "HookSpec",
     "InvalidRequest",
     "Job",
+    "JobRun",
     "MitosisError",
     "NotFound",
     "PermissionDenied",
     "RetryPolicy",
     "SetupFailed",
     "SyncClient",
+    "SyncJobRun",
     "SyncTaskGroup",
     "TaskContext",
     "TaskFailed",
@@ -73,12 +77,14 @@ _HOME = {
     "HookSpec": "mitosis.contracts.hook",
     "InvalidRequest": "mitosis.contracts.errors",
     "Job": "mitosis.jobs.building",
+    "JobRun": "mitosis.client.job_run",
     "MitosisError": "mitosis.contracts.errors",
     "NotFound": "mitosis.contracts.errors",
     "PermissionDenied": "mitosis.contracts.errors",
     "RetryPolicy": "mitosis.contracts.task",
     "SetupFailed": "mitosis.client.outcome",
     "SyncClient": "mitosis.client.sync",
+    "SyncJobRun": "mitosis.client.sync_job_run",
     "SyncTaskGroup": "mitosis.client.sync_task_group",
     "TaskContext": "mitosis.worker.context",
     "TaskFailed": "mitosis.client.outcome",

@@ -23,7 +23,6 @@ from mitosis.client.creating import GroupArgument, planned
 from mitosis.client.finding import find_target
 from mitosis.client.following import follow
 from mitosis.client.host_calls import HostCalls
-from mitosis.client.job_calls import JobCalls
 from mitosis.client.output_calls import OutputCalls, task_path
 from mitosis.client.parameters import (
     check_tasks,
@@ -39,6 +38,7 @@ from mitosis.client.plan_calls import PlanCalls
 from mitosis.client.port import Group, Until, path_of, reached
 from mitosis.client.process_calls import ProcessCalls
 from mitosis.client.repeated_calls import PAGE
+from mitosis.client.run_calls import RunCalls
 from mitosis.client.submitting import Part, Tasks, parts_of, submit_parts
 from mitosis.client.task_group import OnError, OnExit, TaskGroup
 from mitosis.client.template_calls import TemplateCalls
@@ -92,7 +92,7 @@ class Client(
     HostCalls,
     PlanCalls,
     TemplateCalls,
-    JobCalls,
+    RunCalls,
     ProcessCalls,
     WorkerCalls,
     AccountCalls,

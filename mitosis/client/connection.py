@@ -28,7 +28,7 @@ CLOSED = "this client has been closed: use it, and its task groups, inside its o
 MAX_EVENT_BYTES = 64_000_000
 """More than the largest result with its output."""
 
-Params = dict[str, str | int | float | bool]
+Params = dict[str, str | int | float | bool | list[str]]
 M = TypeVar("M", bound=BaseModel)
 S = TypeVar("S", bound=msgspec.Struct)
 

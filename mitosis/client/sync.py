@@ -21,6 +21,7 @@ from mitosis.client.loop_thread import LoopThread
 from mitosis.client.port import Group, Until
 from mitosis.client.submitting import Part, Tasks
 from mitosis.client.sync_account_calls import SyncAccountCalls
+from mitosis.client.sync_job_run import SyncRunCalls
 from mitosis.client.sync_task_group import SyncTaskGroup, each_of, submit_from_here
 from mitosis.client.sync_worker_calls import SyncWorkerCalls
 from mitosis.client.task_group import OnError, OnExit
@@ -56,7 +57,7 @@ from mitosis.contracts.wire import ReadOutputAnswer, SubmitAnswer
 T = TypeVar("T")
 
 
-class SyncClient(SyncWorkerCalls, SyncAccountCalls):
+class SyncClient(SyncWorkerCalls, SyncAccountCalls, SyncRunCalls):
     """A synchronous :class:`~mitosis.client.client.Client`."""
 
     def __init__(

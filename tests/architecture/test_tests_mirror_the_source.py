@@ -30,6 +30,8 @@ TESTED_ELSEWHERE = {
     "mitosis/cli/group/submit.py": "integration/cli/test_groups.py",
     "mitosis/cli/group/verbs.py": "integration/cli/test_groups.py",
     "mitosis/cli/job/define.py": "unit/cli/job/test_commands.py",
+    "mitosis/cli/job/stored.py": "integration/cli/test_runs.py",
+    "mitosis/cli/job/watch.py": "integration/cli/test_runs.py",
     "mitosis/cli/logs/command.py": "long/product/test_everyday.py",
     "mitosis/cli/manager/commands.py": "integration/cli/test_groups.py",
     "mitosis/cli/template/commands.py": "integration/cli/test_verbs.py",
@@ -72,6 +74,8 @@ TESTED_ELSEWHERE = {
     "mitosis/client/connection.py": "integration/client/test_bad_network.py",
     "mitosis/client/creating.py": "integration/client/test_task_group.py",
     "mitosis/client/finding.py": "integration/client/test_task_group.py, unit/cli/test_connection.py",
+    "mitosis/client/run_calls.py": "unit/client/test_job_run.py, integration/client/test_runs.py",
+    "mitosis/client/sync_job_run.py": "integration/client/test_runs.py",
     "mitosis/client/sync_task_group.py": "integration/client/test_task_group.py",
     # models without behaviour of their own
     "mitosis/contracts/agent_http.py": "unit/contracts/test_attempt_list.py, integration/api",

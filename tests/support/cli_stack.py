@@ -59,9 +59,9 @@ class CliStack:
         kept = {key: value for key, value in os.environ.items() if not key.startswith("MITOSIS_")}
         return {**kept, "MITOSIS_DATA_DIR": str(self.data_dir)}
 
-    def run_tasks(self, outcomes: Sequence[Outcome]) -> None:
-        """Have a host claim and report that many tasks of the one group that has work."""
-        self.loop.run(_run_tasks(self, outcomes))
+    def run_tasks(self, outcomes: Sequence[Outcome], host: str = "host-1") -> None:
+        """Have a new host claim and report that many tasks of the one group that has work."""
+        self.loop.run(_run_tasks(self, outcomes, host))
 
     def end(self, task_group_id: UUID) -> None:
         """What the group's workflow does at the end of a closed or cancelled group."""
@@ -111,9 +111,9 @@ async def _serve(
         raise
 
 
-async def _run_tasks(stack: CliStack, outcomes: Sequence[Outcome]) -> None:
+async def _run_tasks(stack: CliStack, outcomes: Sequence[Outcome], host: str) -> None:
     async with Client(stack.url, stack.token) as client:
-        registered = await client.register_manager(RegisterManager(name="host-1"))
+        registered = await client.register_manager(RegisterManager(name=host))
     async with ManagerApi(stack.url, registered.token) as manager:
         await manager.hello(hello())
         await assign_round(stack.app_state.store)
