@@ -1,4 +1,4 @@
-"""References to task groups on the command line: ``NAME``, ``USERGROUP/NAME`` or an id."""
+"""References to task groups and jobs on the command line: ``NAME``, ``USERGROUP/NAME`` or an id."""
 
 import re
 
@@ -8,14 +8,28 @@ REFERENCE = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 
 
 def check_reference(text: str) -> str:
-    """Return the reference if it is well-formed; anything else must not become part of a URL.
+    """Return the reference to a task group if it is well-formed.
 
     Raises:
         InvalidRequest: it is neither a name nor an id.
     """
+    return _checked(text, "a task group", "GROUP")
+
+
+def check_job(text: str) -> str:
+    """Return the reference to a job if it is well-formed.
+
+    Raises:
+        InvalidRequest: it is neither a name nor an id.
+    """
+    return _checked(text, "a job", "JOB")
+
+
+def _checked(text: str, what: str, option: str) -> str:
+    """Refuse anything that must not become part of a URL."""
     if not REFERENCE.fullmatch(text):
         raise InvalidRequest(
-            f"{text!r} is not the id or name of a task group; write NAME, USERGROUP/NAME or an id",
-            option="GROUP",
+            f"{text!r} is not the id or name of {what}; write NAME, USERGROUP/NAME or an id",
+            option=option,
         )
     return text

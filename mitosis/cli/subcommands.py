@@ -45,7 +45,7 @@ COMMANDS: Mapping[str, Subcommand] = {
     ),
     "job": Subcommand(
         "mitosis.cli.job.commands:app",
-        "Check, draw, compare and store definitions of jobs: steps of tasks with an order and parameters.",
+        "Define, start and follow jobs: steps of tasks with an order and parameters.",
     ),
     "group": Subcommand(
         "mitosis.cli.group.commands:app",

@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -169,17 +169,11 @@ class Display(Protocol):
         ...
 
 
-class NoDisplay:
-    """No progress, only lines that stay."""
+class StayingLines:
+    """Lines that stay on a stream."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-
-    def show(self, progress: Progress) -> None:
-        """Show nothing."""
-
-    def tick(self) -> None:
-        """Show nothing."""
 
     def say(self, text: str) -> None:
         shown = printable(text) if self._stream.isatty() else text
@@ -191,7 +185,17 @@ class NoDisplay:
         """Clear nothing: there are no live lines."""
 
 
-class PlainDisplay(NoDisplay):
+class NoDisplay(StayingLines):
+    """No progress, only lines that stay."""
+
+    def show(self, progress: Progress) -> None:
+        """Show nothing."""
+
+    def tick(self) -> None:
+        """Show nothing."""
+
+
+class PlainDisplay(StayingLines):
     """One line at each change of state and when tasks begin to run, otherwise at most one in ten seconds.
 
     A snapshot that comes earlier is shown by :meth:`tick` when its time has come, so that the last line is
@@ -221,27 +225,15 @@ class PlainDisplay(NoDisplay):
             self.show(self._waiting)
 
 
-class LiveDisplay(NoDisplay):
-    """A block of lines that each update overwrites."""
+class LiveLines(StayingLines):
+    """A block of lines on a terminal that each update overwrites."""
 
-    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
-        self._clock = clock
-        self._last = -LIVE_EVERY_SECONDS
         self._height = 0
-        self._waiting: Progress | None = None
 
-    def tick(self) -> None:
-        if self._waiting is not None:
-            self.show(self._waiting)
-
-    def show(self, progress: Progress) -> None:
-        self._waiting = None
-        if self._clock() - self._last < LIVE_EVERY_SECONDS and not progress.group.settled:
-            self._waiting = progress
-            return
-        self._last = self._clock()
-        lines = live_lines(progress, shutil.get_terminal_size().columns - 1)
+    def overwrite(self, lines: Sequence[str]) -> None:
+        """Draw these lines, none wider or higher than the terminal, in the place of the last ones."""
         self._draw(self._erase() + "\n".join(lines) + "\n")
         self._height = len(lines)
 
@@ -262,20 +254,52 @@ class LiveDisplay(NoDisplay):
         return f"\033[{self._height}A\033[J" if self._height else ""
 
 
+class LiveDisplay(LiveLines):
+    """The live lines of a task group."""
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(stream)
+        self._clock = clock
+        self._last = -LIVE_EVERY_SECONDS
+        self._waiting: Progress | None = None
+
+    def tick(self) -> None:
+        if self._waiting is not None:
+            self.show(self._waiting)
+
+    def show(self, progress: Progress) -> None:
+        self._waiting = None
+        if self._clock() - self._last < LIVE_EVERY_SECONDS and not progress.group.settled:
+            self._waiting = progress
+            return
+        self._last = self._clock()
+        self.overwrite(live_lines(progress, shutil.get_terminal_size().columns - 1))
+
+
 def choose_display(
     style: Style, stream: TextIO = sys.stderr, environment: Mapping[str, str] = os.environ
 ) -> Display:
     """Return the display for this stream and environment; ``auto`` is live only on a capable terminal."""
+    match chosen_style(style, stream, environment):
+        case "none":
+            return NoDisplay(stream)
+        case "rich":
+            return LiveDisplay(stream)
+    return PlainDisplay(stream)
+
+
+def chosen_style(
+    style: Style, stream: TextIO = sys.stderr, environment: Mapping[str, str] = os.environ
+) -> Style:
+    """Return what ``auto`` comes to; the other styles as they are."""
+    if style != "auto":
+        return style
     capable = (
         stream.isatty()
         and environment.get("TERM") != "dumb"
         and not {"NO_COLOR", "CI"}.intersection(environment)
     )
-    if style == "none":
-        return NoDisplay(stream)
-    if style == "rich" or (style == "auto" and capable):
-        return LiveDisplay(stream)
-    return PlainDisplay(stream)
+    return "rich" if capable else "plain"
 
 
 def now() -> datetime:

@@ -1,7 +1,7 @@
 """`mitosis job …`: registers the commands of this folder."""
 
 from mitosis.cli import plain_app
-from mitosis.cli.job import check, define, diff, graph, stored
+from mitosis.cli.job import check, define, diff, graph, runs, start, stored, watch
 from mitosis.cli.registration import register
 
 app = plain_app()
@@ -9,12 +9,18 @@ app = plain_app()
 
 @app.callback()
 def job() -> None:
-    """Check, draw, compare and store definitions of jobs: steps of tasks with an order and parameters."""
+    """Define, start and follow jobs: steps of tasks with an order and parameters."""
 
 
 register(app, "check")(check.check)
 register(app, "schema")(check.schema)
 register(app, "define")(define.define)
+register(app, "start")(start.start)
+register(app, "watch")(watch.watch)
+register(app, "runs")(runs.runs)
+register(app, "tasks")(runs.tasks)
+register(app, "cancel")(runs.cancel)
+register(app, "rerun")(start.rerun)
 register(app, "list")(stored.list_jobs)
 register(app, "show")(stored.show)
 register(app, "versions")(stored.versions)

@@ -40,8 +40,14 @@ MORE: dict[str, Sequence[Sequence[str]]] = {
     "job check": [["{job}"]],
     "job schema": [[]],
     "job define": [["--dry-run", "{job}"], ["{job}"]],
+    "job start": [["{job}", "--dry-run"], ["{job}"]],
+    "job watch": [["@last"]],
+    "job runs": [[]],
+    "job tasks": [["@last", "a"]],
+    "job cancel": [["@last"]],
+    "job rerun": [["@last"]],
     "job list": [[]],
-    "job show": [["one"]],
+    "job show": [["one"], ["@last"]],
     "job versions": [["one"]],
     "job delete": [["one"]],
     "job graph": [["{job}"]],
@@ -149,7 +155,7 @@ def test_every_command_with_json_prints_json(
         client.register_worker(RegisterWorker(worker_id="mailer"))
     missing = [command for command in ALL if command not in MORE]
     assert missing == [], "say here how these are called"
-    last = ["group delete", "manager delete", "login", "logout"]
+    last = ["job watch", "job rerun", "group delete", "manager delete", "login", "logout"]
     order = [*(command for command in ALL if command not in last), *last]
     for command in order:
         for words in MORE[command]:
