@@ -17,6 +17,7 @@ from api.admission import charge
 from api.app_state import AppState
 from api.auth import Subject, invalid_token
 from api.environments import keep_role
+from api.owner_socket import owner_of
 from api.shares import Holder
 from mitosis.contracts.accounts import RANK, Role, User
 from mitosis.contracts.errors import (
@@ -68,16 +69,31 @@ async def check_caller(request: HTTPConnection, token: str | None) -> None:
     """Check the token of a call unless that is done, and count the call to its holder.
 
     Raises:
-        Unauthenticated: there is no token; or as for :func:`check_token`.
+        Unauthenticated: there is no token, and the call does not come over the unix socket; or as for
+            :func:`check_token`.
         Overloaded: the holder has too many requests.
         InvalidRequest: as for :func:`check_token`.
     """
     if hasattr(request.state, "subject"):
         return
-    if token is None:
+    owner = owner_of(request)
+    if token is not None:
+        await check_token(request, token)
+    elif owner is not None:
+        await _take_owner(request, owner)
+    else:
         raise Unauthenticated("send a token: Authorization: Bearer …", reason="token_missing")
-    await check_token(request, token)
     charge(request, holder_of(request))
+
+
+async def _take_owner(request: HTTPConnection, owner: UUID) -> None:
+    """Take the caller for the administrator that the operating system user of the API is."""
+    user = await find_user(app_state_of(request).store, owner)
+    if user is None:
+        raise Unauthenticated("the administrator of this stack is locked", reason="token_missing")
+    request.state.user = user
+    request.state.subject = Subject("user", owner, user.token_version)
+    check_address(request)
 
 
 def bearer_token(request: HTTPConnection) -> str | None:

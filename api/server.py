@@ -12,6 +12,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import cast
 
 import uvicorn
@@ -24,6 +25,7 @@ from api.bounded_protocol import (
     most_connections,
     notice_gone_peers,
 )
+from api.owner_socket import OwnersProtocol, listening
 from mitosis.concurrency import race
 from mitosis.contracts.errors import ConfigurationError
 
@@ -37,6 +39,9 @@ _TURNS_OF_AN_ACCEPT = 4
 
 TLS_END_SECONDS = 1.0
 """How long a closed connection waits for the peer's end of TLS."""
+
+OWNERS_CONNECTIONS = 200
+"""Of the programs of the API's own user, which others cannot use up."""
 
 WS_MAX_BYTES = 64 * 1024
 """Of one message from a client; our clients send none."""
@@ -62,8 +67,10 @@ class EmbeddedServer(uvicorn.Server):
         """Listen as uvicorn does, and with limits for TLS, which it cannot be given."""
         await super().startup([])
         tls = self.config.ssl
+        loop = asyncio.get_running_loop()
         for listener in sockets or []:
-            server = await asyncio.get_running_loop().create_server(
+            create = loop.create_unix_server if _is_unix(listener) else loop.create_server
+            server = await create(
                 self._protocol,
                 sock=listener,
                 ssl=tls,
@@ -128,17 +135,52 @@ async def serving(
     Raises:
         ConfigurationError: the address or port cannot be bound.
     """
-    most = most_connections()
+    most = most_connections() - OWNERS_CONNECTIONS
     listener = _bind(host, port)
     if tls is not None:
         listener = BoundedListener.take(listener, most)
+    protocol = _limited(BoundedProtocol, most)
+    async with _serving(app, listener, protocol, release, stop_after, tls):
+        yield _url(listener, "http" if tls is None else "https")
 
-    class LimitedProtocol(BoundedProtocol):
-        max_connections = most
 
+@asynccontextmanager
+async def serving_owner(
+    app: ASGIApp,
+    path: Path,
+    *,
+    release: Callable[[], None] = lambda: None,
+    stop_after: timedelta = timedelta(seconds=5),
+) -> AsyncIterator[None]:
+    """Serve ``app`` at a unix socket, to this operating system user and root only.
+
+    The arguments are those of :func:`serving`.
+
+    Raises:
+        ConfigurationError: the socket cannot be made.
+    """
+    protocol = _limited(OwnersProtocol, OWNERS_CONNECTIONS)
+    with listening(path) as listener:
+        async with _serving(app, listener, protocol, release, stop_after):
+            yield
+
+
+def _limited(protocol: type[BoundedProtocol], most: int) -> type[BoundedProtocol]:
+    return type("LimitedProtocol", (protocol,), {"max_connections": most})
+
+
+@asynccontextmanager
+async def _serving(
+    app: ASGIApp,
+    listener: socket.socket,
+    protocol: type[BoundedProtocol],
+    release: Callable[[], None],
+    stop_after: timedelta,
+    tls: ssl.SSLContext | None = None,
+) -> AsyncIterator[None]:
     config = uvicorn.Config(
         app,
-        http=LimitedProtocol,
+        http=protocol,
         ws="websockets-sansio",
         ws_max_size=WS_MAX_BYTES,
         lifespan="off",
@@ -155,13 +197,15 @@ async def serving(
     running = asyncio.create_task(server.serve([listener]), name="http server")
     try:
         await race(running, server.listening.wait())
-        yield _url(listener, "http" if tls is None else "https")
+        yield
     finally:
-        LimitedProtocol.max_connections = (
-            0  # for one that is being accepted now; uvicorn would keep it
-        )
+        protocol.max_connections = 0  # for one that is being accepted now; uvicorn would keep it
         server.stop()
         await running
+
+
+def _is_unix(listener: socket.socket) -> bool:
+    return listener.family == socket.AF_UNIX
 
 
 def _bind(host: str, port: int) -> socket.socket:

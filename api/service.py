@@ -16,7 +16,8 @@ from api.certificate import ServedCertificate
 from api.issuing import issue_token
 from api.long_polls import LongPolls
 from api.metrics import Metrics
-from api.server import serving
+from api.owner_socket import OwnersCalls
+from api.server import serving, serving_owner
 from api.storage import Storage
 from api.streams import Streams
 from api.temporal_ui import TemporalUi
@@ -29,7 +30,8 @@ from mitosis.store.runs.runner import carrying_on_runs
 from mitosis.store.store import Store, StoreOptions
 from mitosis.store.users.accounts import ensure_admin
 
-ADMIN_TOKEN_LIFETIME = timedelta(days=365)
+ADMIN_TOKEN_LIFETIME = timedelta(days=1)
+"""Its file is written again all the time while the API runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,8 @@ class ApiOptions:
     """Address of the Web UI of the embedded Temporal server."""
     certificate: ServedCertificate | None = None
     """For https; None: plain HTTP."""
+    owner_socket: Path | None = None
+    """Where this operating system user needs no token; None: nowhere."""
     database_folder: Path | None = None
     """Folder of the embedded database; None if the database is not ours."""
 
@@ -71,7 +75,7 @@ async def running_api(options: ApiOptions, control: ControlPlane) -> AsyncIterat
     """
     async with AsyncExitStack() as exits:
         state = await exits.enter_async_context(open_app_state(options, control))
-        await ensure_admin(state.store, STACK_ADMINISTRATOR)
+        owner = await ensure_admin(state.store, STACK_ADMINISTRATOR)
         await exits.enter_async_context(recording_api_heartbeat(state.store))
         recorded = recording_process(state.store, "api", state.common_fields)
         await exits.enter_async_context(recorded)
@@ -81,9 +85,18 @@ async def running_api(options: ApiOptions, control: ControlPlane) -> AsyncIterat
         if certificate is not None:
             state.metrics.show_certificate(lambda: certificate.expires_at)
             await exits.enter_async_context(certificate.watched())
+        app = create_app(state)
+        if options.owner_socket is not None:
+            own = serving_owner(
+                OwnersCalls(app, owner.user_id),
+                options.owner_socket,
+                release=state.long_polls.release,
+                stop_after=options.stop_after,
+            )
+            await exits.enter_async_context(own)
         url = await exits.enter_async_context(
             serving(
-                create_app(state),
+                app,
                 host=options.host,
                 port=options.port,
                 release=state.long_polls.release,

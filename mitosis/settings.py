@@ -127,10 +127,12 @@ class ApiSettings(Group):
         None, description="Port the API listens on; none: a free one, kept in the data folder"
     )
     url: str | None = Field(
-        None, description="Where clients find the API; none: the stack of the data folder"
+        None,
+        description="Where clients find the API, http(s)://… or unix:/…; none: the stack of the data folder",
     )
     token: SecretStr | None = Field(
-        None, description="Token of clients; none: the admin token of the data folder"
+        None,
+        description="Token of clients; none: that of the login, and over a unix socket none is needed",
     )
     token_file: Path | None = Field(
         None, description="File with the token of clients; wins over the token itself"

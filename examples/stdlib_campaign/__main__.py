@@ -22,7 +22,7 @@ async def main() -> int:
     target = find_api(load_settings().settings)
     with tempfile.TemporaryDirectory(prefix="mitosis-example-") as folder:
         campaign = Campaign(Path(folder))
-        async with Client(target.api_url, target.token, ca_file=target.ca_file) as client:
+        async with Client(target.address, target.token, ca_file=target.ca_file) as client:
             report = await run(client, campaign, f"stdlib-{uuid.uuid4().hex[:8]}", 2, show)
         checked = verify(campaign)
     print(f"{report.results} results, {report.rate:.0f} tasks/s, {checked.files} files verified")

@@ -53,6 +53,6 @@ def _client(context: typer.Context) -> "Iterator[SyncClient]":
     )
     target = find_api(load_settings(overrides).settings)
     with SyncClient(
-        target.api_url, target.token, give_up_after=GIVE_UP_AFTER, ca_file=target.ca_file
+        target.address, target.token, give_up_after=GIVE_UP_AFTER, ca_file=target.ca_file
     ) as client:
         yield client

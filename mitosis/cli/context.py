@@ -94,7 +94,7 @@ class Cli:
         target = self.target
         try:
             with SyncClient(
-                target.api_url, target.token, give_up_after=GIVE_UP_AFTER, ca_file=target.ca_file
+                target.address, target.token, give_up_after=GIVE_UP_AFTER, ca_file=target.ca_file
             ) as client:
                 yield client
         except ApiUnavailable as error:

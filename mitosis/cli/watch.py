@@ -46,7 +46,7 @@ async def _follow(cli: Cli, group: "TaskGroupInfo", display: Display) -> RunExit
     failures = Failures()
     to = cli.target
     async with Client(
-        to.api_url, to.token, give_up_after=GIVE_UP_AFTER, ca_file=to.ca_file
+        to.address, to.token, give_up_after=GIVE_UP_AFTER, ca_file=to.ca_file
     ) as client:
         if cli.as_json:
             return run_exit_of(await _print_events(client, group))

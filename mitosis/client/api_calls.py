@@ -64,6 +64,8 @@ class ApiCalls:
     ) -> None:
         """Make no connection yet; ``name`` is that of the program, ``ca_file`` as in :class:`HttpLinks`.
 
+        An empty token is none.
+
         Raises:
             ConfigurationError: ``url`` is not ``http(s)://host[:port][/prefix]``, or ``ca_file`` cannot
                 be used.
@@ -74,15 +76,16 @@ class ApiCalls:
         self._listed: RequestFields = {}
         self._headers: list[Header] = [
             (b"Host", address.host_header.encode()),
-            (b"Authorization", b"Bearer " + token.encode()),
+            *_authorization(token),
             (b"User-Agent", f"{name}/{__version__}".encode()),
             (b"Accept", b"application/json"),
             (b"Content-Type", b"application/json"),
         ]
 
     def use_token(self, token: str) -> None:
-        """Make the calls from now on with this token."""
-        self._set_header(b"Authorization", b"Bearer " + token.encode())
+        """Make the calls from now on with this token; an empty one is none."""
+        others = [header for header in self._headers if header[0] != b"Authorization"]
+        self._headers = [*others, *_authorization(token)]
 
     def close(self) -> None:
         """Close the connections."""
@@ -159,3 +162,7 @@ class ApiCalls:
 
 def _not_ours(error: Exception) -> ApiUnavailable:
     return ApiUnavailable(f"the answer is not one of this API: {error}")
+
+
+def _authorization(token: str) -> list[Header]:
+    return [(b"Authorization", b"Bearer " + token.encode())] if token else []

@@ -111,7 +111,7 @@ class Client(
             ApiUnavailable: no address is set and no stack runs; names the command to run.
         """
         target = find_target()
-        return cls(target.api_url, target.token, **{"ca_file": target.ca_file, **options})
+        return cls(target.address, target.token, **{"ca_file": target.ca_file, **options})
 
     def task_group(
         self,

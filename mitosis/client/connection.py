@@ -15,11 +15,12 @@ import httpx2
 import msgspec
 from pydantic import BaseModel
 
-from mitosis.client.http_link import API_PREFIX, KEEP_ALIVE_SECONDS
+from mitosis.client.http_link import API_PREFIX, KEEP_ALIVE_SECONDS, HttpAddress
 from mitosis.client.link_transport import LinkTransport
 from mitosis.client.problems import error_from
 from mitosis.client.trust import is_loopback, passes, refusal, refused_certificate, trusting
 from mitosis.contracts.errors import ApiUnavailable, ConfigurationError, MitosisError
+from mitosis.unix_socket import HOST, check_folder, socket_of
 from mitosis.version import __version__
 
 SILENCE = timedelta(seconds=50)
@@ -46,26 +47,28 @@ class Connection:
         ca_file: Path | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        """Make no connection yet.
+        """Make no connection yet. ``url``: ``http(s)://host[:port]`` or ``unix:/path``.
 
         ``timeout`` limits one call, without the time that the API is asked to wait. ``ca_file``:
         certificates to trust instead of the system's.
 
         Raises:
-            ConfigurationError: ``ca_file`` cannot be used.
+            ConfigurationError: ``ca_file`` cannot be used, or the path is not absolute.
         """
         self.url = url.rstrip("/")
+        self._socket = socket_of(self.url)
+        self._base_url = self.url if self._socket is None else f"http://{HOST}"
         self._timeout = timeout.total_seconds()
         self._ca_file = ca_file
         self._trusted = trusting(ca_file) if self.url.startswith("https:") else True
         self._http = httpx2.AsyncClient(
-            base_url=self.url,
+            base_url=self._base_url,
             headers={"User-Agent": f"mitosis/{__version__}", "Accept": "application/json"},
             limits=httpx2.Limits(
                 max_connections=max_connections, keepalive_expiry=KEEP_ALIVE_SECONDS
             ),
             timeout=self._timeout,
-            transport=transport or _link_transport(self.url, max_connections),
+            transport=transport or self._link_transport(max_connections),
             verify=self._trusted,
             trust_env=not is_loopback(self.url),
         )
@@ -127,7 +130,8 @@ class Connection:
             ApiUnavailable: the connection failed or broke, or no data came for 50 s.
             ConfigurationError: the certificate of the API is not trusted.
         """
-        headers = {"Authorization": self._http.headers.get("Authorization", "")}
+        token = self._http.headers.get("Authorization")
+        headers = {} if token is None else {"Authorization": token}
         if last_event_id:
             headers["Last-Event-ID"] = last_event_id
         try:
@@ -139,7 +143,7 @@ class Connection:
                     raise error_from(answer.status_code, answer.headers, await answer.aread())
                 async for event in source:
                     yield event
-        except (httpx2.TransportError, httpx2.SSEError) as error:
+        except (httpx2.TransportError, httpx2.SSEError, OSError) as error:
             raise self._unreachable(error) from error
 
     async def model(
@@ -170,16 +174,33 @@ class Connection:
         return msgspec.json.decode(content, type=answer)
 
     def _streaming(self) -> httpx2.AsyncClient:
-        """Return a client over httpx2's transport, which can stream; made when first used."""
+        """Return a client over httpx2's transport, which can stream; made when first used.
+
+        Raises:
+            OSError: another user can have made the unix socket.
+        """
+        if self._socket is not None:
+            check_folder(self._socket)
         if self._streams is None:
+            uds = None if self._socket is None else str(self._socket)
             self._streams = httpx2.AsyncClient(
-                base_url=self.url,
+                base_url=self._base_url,
+                transport=None if uds is None else httpx2.AsyncHTTPTransport(uds=uds),
                 headers={"User-Agent": f"mitosis/{__version__}"},
                 timeout=httpx2.Timeout(self._timeout, connect=5.0, read=SILENCE.total_seconds()),
                 verify=self._trusted,
                 trust_env=not is_loopback(self.url),
             )
         return self._streams
+
+    def _link_transport(self, connections: int) -> LinkTransport | None:
+        """Return a transport for plain HTTP without a proxy; None: use the transport of httpx2."""
+        if self._socket is not None:
+            return LinkTransport(HttpAddress.over(self._socket), connections=connections)
+        parts = httpx2.URL(self.url)
+        if parts.scheme != "http" or (getproxies() and not is_loopback(self.url)):
+            return None
+        return LinkTransport(HttpAddress(parts.host, parts.port or 80), connections=connections)
 
     def _unreachable(self, error: Exception) -> ApiUnavailable | ConfigurationError:
         if refused := refused_certificate(error):
@@ -213,11 +234,3 @@ def _encode(body: BaseModel | msgspec.Struct | None) -> bytes | None:
     if isinstance(body, msgspec.Struct):
         return msgspec.json.encode(body)
     return body.model_dump_json(exclude_unset=True).encode()
-
-
-def _link_transport(url: str, connections: int) -> LinkTransport | None:
-    """Return a transport for plain HTTP without a proxy; None: use the transport of httpx2."""
-    parts = httpx2.URL(url)
-    if parts.scheme != "http" or (getproxies() and not is_loopback(url)):
-        return None
-    return LinkTransport(parts.host, parts.port or 80, connections=connections)

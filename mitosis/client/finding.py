@@ -1,8 +1,9 @@
 """Finds the API and the token for a program: from settings, else from the stack of `mitosis up` on this host.
 
-`mitosis up` writes ``connection.json`` into its data folder and removes it when it stops. The token
-of a data folder is for the API of that data folder only: with another address a token must be given
-or `mitosis login` must have stored one for exactly that address. These files are written by
+`mitosis up` writes ``connection.json`` into its data folder and removes it when it stops. Programs reach the
+API of that data folder over its unix socket, which needs no token: after the stack has ended, no program
+sends a token to another program at its port. With another address a token must be given, or `mitosis login`
+must have stored one for exactly that address. These files are written by
 ``mitosis/cli/connection.py``.
 """
 
@@ -18,6 +19,7 @@ from mitosis.client.trust import CA_FILE, is_loopback
 from mitosis.contracts.bounded_files import MOST_DOCUMENT_BYTES, MOST_SECRET_BYTES, read_bounded
 from mitosis.contracts.errors import ApiUnavailable, ConfigurationError, InvalidRequest, NotFound
 from mitosis.settings import Settings, default_data_dir, load_settings
+from mitosis.unix_socket import SCHEME, socket_of
 
 FILE_NAME = "connection.json"
 START = "start everything on this machine with: mitosis up"
@@ -29,8 +31,8 @@ class StackConnection(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     api_url: str
-    token_file: Path
-    """Holds the admin token, 0600."""
+    api_socket: Path | None = None
+    """Where programs of this user reach the API without a token."""
     temporal_address: str
     """``host:port``"""
     temporal_namespace: str
@@ -50,6 +52,13 @@ class Target:
     """Where the address came from, for error messages."""
     ca_file: Path | None = None
     """Certificates to trust over https; None: those of the system."""
+    socket: Path | None = None
+    """The unix socket of the same API, which is used instead."""
+
+    @property
+    def address(self) -> str:
+        """The address to connect to."""
+        return self.api_url if self.socket is None else f"{SCHEME}{self.socket}"
 
 
 def read_connection(data_dir: Path) -> StackConnection | None:
@@ -103,10 +112,10 @@ def find_api(settings: Settings) -> Target:
         )
     check_url(url)
     token = _given_token(settings) or stored_token(url)
-    if token is None and stack is not None and url == stack.api_url:
-        token = read_token(stack.token_file)
+    own_socket = stack.api_socket if stack is not None and url == stack.api_url else None
     origin = "the settings" if settings.api.url else str(data_dir / FILE_NAME)
-    return Target(url, token, origin, settings.api.ca_file or _own_ca_file(url, stack, data_dir))
+    ca_file = settings.api.ca_file or _own_ca_file(url, stack, data_dir)
+    return Target(url, token, origin, ca_file, own_socket)
 
 
 def _own_ca_file(url: str, stack: StackConnection | None, data_dir: Path) -> Path | None:
@@ -124,13 +133,15 @@ def check_url(url: str) -> None:
         InvalidRequest: says what would be right.
     """
     try:
+        if socket_of(url) is not None:
+            return
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
+    except (ValueError, ConfigurationError):
         usable = False
     if not usable or any(char.isspace() for char in url):
         raise InvalidRequest(
-            f"{url!r} is not an address of an API; write it as in http://127.0.0.1:8000",
+            f"{url!r} is not an address of an API; write it as in http://127.0.0.1:8000, or unix:/path",
             option="--api",
             field="api.url",
         )

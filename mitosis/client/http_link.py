@@ -20,6 +20,7 @@ import httptools
 from mitosis.client.trust import refusal, refused_certificate, trusting
 from mitosis.concurrency import within
 from mitosis.contracts.errors import ConfigurationError
+from mitosis.unix_socket import HOST, check_folder, check_peer, socket_of
 
 API_PREFIX = "/api/v1"
 KEEP_ALIVE_SECONDS = 60.0
@@ -56,19 +57,28 @@ class HttpAddress:
     port: int
     tls: bool = False
     prefix: str = ""
+    socket: Path | None = None
+    """Connect to this unix socket instead of host and port."""
 
     @classmethod
     def parse(cls, url: str) -> "HttpAddress":
-        """Read ``http(s)://host[:port][/prefix]``.
+        """Read ``http(s)://host[:port][/prefix]`` or ``unix:/path``.
 
         Raises:
             ConfigurationError: the text is not such an address.
         """
+        if (path := socket_of(url)) is not None:
+            return cls.over(path)
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigurationError(f"api.url must be http(s)://host[:port], not {url!r}")
         tls = parts.scheme == "https"
         return cls(parts.hostname, parts.port or (443 if tls else 80), tls, parts.path.rstrip("/"))
+
+    @classmethod
+    def over(cls, path: Path) -> "HttpAddress":
+        """Return the address of the server at a unix socket."""
+        return cls(HOST, 80, socket=path)
 
     @property
     def host_header(self) -> str:
@@ -270,16 +280,29 @@ class HttpLinks:
         return None
 
     async def _connected(self, seconds: float | None) -> HttpLink:
-        address = self._address
-        connecting = asyncio.get_running_loop().create_connection(
-            HttpLink, address.host, address.port, ssl=self._tls
-        )
+        connecting = self._connect()
         try:
-            _, link = await (connecting if seconds is None else within(connecting, seconds))
+            link = await (connecting if seconds is None else within(connecting, seconds))
         except TimeoutError:
             raise ConnectTimedOut("no connection in time") from None
         except OSError as error:
             raise ConnectFailed(self._reason(error)) from error
+        return link
+
+    async def _connect(self) -> HttpLink:
+        address, loop = self._address, asyncio.get_running_loop()
+        if address.socket is None:
+            _, link = await loop.create_connection(
+                HttpLink, address.host, address.port, ssl=self._tls
+            )
+            return link
+        check_folder(address.socket)
+        transport, link = await loop.create_unix_connection(HttpLink, str(address.socket))
+        try:
+            check_peer(transport.get_extra_info("socket"))
+        except OSError:
+            link.abort()
+            raise
         return link
 
     def _reason(self, error: OSError) -> str:

@@ -14,17 +14,16 @@ _ERRORS: dict[type[LinkError], type[httpx2.TransportError]] = {
 
 
 class LinkTransport(httpx2.AsyncBaseTransport):
-    """A few kept-alive connections to one host and port."""
+    """A few kept-alive connections to one server."""
 
     def __init__(
         self,
-        host: str,
-        port: int,
+        address: HttpAddress,
         *,
         connections: int,
         keep_alive: float = http_link.KEEP_ALIVE_SECONDS,
     ) -> None:
-        self.links = HttpLinks(HttpAddress(host, port), most=connections, keep_alive=keep_alive)
+        self.links = HttpLinks(address, most=connections, keep_alive=keep_alive)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Make one call; the body of ``request`` is in memory.

@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from mitosis.contracts.errors import ConfigurationError
+from mitosis.unix_socket import SCHEME
 
 CA_FILE = "api-ca.pem"
 """In a data folder: the certificate of the authority that its API has made for itself."""
@@ -61,6 +62,8 @@ def passes(refused: ssl.SSLCertVerificationError) -> bool:
 
 def is_loopback(url: str) -> bool:
     """Return whether an address is one of this machine alone."""
+    if url.startswith(SCHEME):
+        return True
     host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback

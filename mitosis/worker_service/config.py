@@ -5,6 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from mitosis.contracts.worker_health import SILENCE_SECONDS
+from mitosis.unix_socket import socket_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,7 +15,7 @@ class ServiceConfig:
     api_url: str
     worker_id: str
     token: str | None
-    """Of a user, for the first start; later ones use the service's own."""
+    """Of a user, for the first start; later ones use the service's own. Over a unix socket none is needed."""
     state_dir: Path
     """Holds the service's token, its incarnation and the journal; on a disk that survives a reboot."""
     folder: Path
@@ -39,6 +40,11 @@ class ServiceConfig:
     silence: timedelta = timedelta(seconds=SILENCE_SECONDS)
     token_lifetime: timedelta = timedelta(days=30)
     min_free_bytes: int = 64_000_000
+
+    @property
+    def is_user(self) -> bool:
+        """Whether the process can make calls as a user, before it has a token of its own."""
+        return self.token is not None or socket_of(self.api_url) is not None
 
     def __repr__(self) -> str:
         return f"ServiceConfig({self.worker_id} at {self.api_url})"

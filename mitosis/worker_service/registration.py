@@ -99,17 +99,17 @@ class Registration:
             try:
                 await self._register(incarnation, first=True)
             except Unauthenticated:
-                if self._config.token is None:
+                if not self._config.is_user:
                     raise
                 log.warning("token.refused", extra={"file": TOKEN_FILE})
             else:
                 return
-        if self._config.token is None:
+        if not self._config.is_user:
             start = "the first start" if own is None else "a start with another --group"
             raise Unauthenticated(
                 f"{start} needs the token of a user: `mitosis login`, or set MITOSIS_TOKEN_FILE"
             )
-        self._api.use_token(self._config.token)
+        self._api.use_token(self._config.token or "")
         await self._register(incarnation, groups=self._config.groups, first=True)
         if self._config.groups:
             self._write(GROUPS_FILE, "\n".join(sorted(self._config.groups)))
@@ -121,7 +121,7 @@ class Registration:
         try:
             known = (self._config.state_dir / GROUPS_FILE).read_text().splitlines()
         except FileNotFoundError:  # of an earlier version
-            return self._config.token is not None
+            return self._config.is_user
         return _roles(known) != _roles(self._config.groups)
 
     def _write(self, name: str, text: str) -> None:

@@ -18,7 +18,6 @@ from pathlib import Path
 
 import psutil
 
-from mitosis.cli.connection import read_connection, read_token
 from mitosis.client.sync import SyncClient
 from mitosis.contracts.allocation import WorkerAllocationPlan
 from mitosis.contracts.errors import ApiUnavailable
@@ -28,6 +27,7 @@ from tests.chaos.facts import Facts, Kill
 from tests.chaos.plan import Plan, PlannedKill, Topology, Victim
 from tests.chaos.records import Records
 from tests.chaos.victims import candidates, kill, stop
+from tests.support.admin import admin_client
 from tests.support.prepared import PreparedPopen
 from tests.support.processes import descendants, living
 from tests.support.program import running_up
@@ -101,9 +101,7 @@ class Campaign:
         self._up = self._exits.enter_context(running_up(self.data_dir, more=more, program=program))
 
     def _client(self) -> SyncClient:
-        found = read_connection(self.data_dir)
-        assert found is not None
-        return SyncClient(found.api_url, read_token(found.token_file))
+        return admin_client(self.data_dir)
 
     def _create_group(self) -> None:
         allocation = WorkerAllocationPlan(

@@ -19,6 +19,7 @@ from mitosis.contracts.lifecycle import ManagerState
 from mitosis.embedded.stack import EmbeddedStack
 from mitosis.settings import load_settings
 from mitosis.store.pg.migrate import migrate
+from tests.support.admin import admin_token_file
 
 SECONDS_TO_STOP = 60.0
 IDLE_THRESHOLD_SECONDS = 5
@@ -32,6 +33,8 @@ async def main(data_dir: Path, *words: str) -> None:
     async with EmbeddedStack(settings) as stack:
         await asyncio.to_thread(migrate, stack.database_url)
         connection = _connection(stack)
+        token_file = admin_token_file(data_dir)
+        token_file.unlink(missing_ok=True)  # the API writes it when it is up
         servers = {
             "MITOSIS_DATA_DIR": str(data_dir),
             "MITOSIS_DATABASE_URL": stack.database_url,
@@ -39,7 +42,7 @@ async def main(data_dir: Path, *words: str) -> None:
         }
 
         async def token_written() -> bool:
-            return connection.token_file.exists()
+            return token_file.exists()
 
         await stack.add_process(
             "api", programs.get("api", _mitosis("api")), env=servers, ready=token_written
@@ -63,11 +66,8 @@ def _mitosis(command: str) -> list[str]:
 
 def _connection(stack: EmbeddedStack) -> StackConnection:
     port = stack.folder.port("api", None, "MITOSIS_API__PORT")
-    token_file = stack.folder.secret_path("admin-token")
-    token_file.unlink(missing_ok=True)  # the API writes it when it is up
     return StackConnection(
         api_url=f"http://127.0.0.1:{port}",
-        token_file=token_file,
         temporal_address=stack.temporal_address,
         temporal_namespace=stack.settings.temporal.namespace,
         pid=os.getpid(),
@@ -75,8 +75,8 @@ def _connection(stack: EmbeddedStack) -> StackConnection:
 
 
 async def _add_agent(stack: EmbeddedStack, connection: StackConnection, data_dir: Path) -> None:
-    token = connection.token_file.read_text()
-    client = await stack.add_service("client", Client(connection.api_url, token))
+    token_file = admin_token_file(data_dir)
+    client = await stack.add_service("client", Client(connection.api_url, token_file.read_text()))
 
     async def in_contact() -> bool:
         return any([one.state is not ManagerState.OFFLINE async for one in client.managers()])
@@ -87,7 +87,7 @@ async def _add_agent(stack: EmbeddedStack, connection: StackConnection, data_dir
         env={
             "MITOSIS_DATA_DIR": str(data_dir),
             "MITOSIS_API_URL": connection.api_url,
-            "MITOSIS_API__TOKEN_FILE": str(connection.token_file),
+            "MITOSIS_API__TOKEN_FILE": str(token_file),
             "MITOSIS_TEMPORAL_ADDRESS": connection.temporal_address,
             "MITOSIS_RUN_DIR": str(stack.folder.run),
         },

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import psutil
 
-from mitosis.cli.connection import read_connection, read_token
-from mitosis.client.sync import SyncClient
 from mitosis.contracts.allocation import WorkerAllocationPlan
 from mitosis.contracts.http import TaskGroupSpec
+from tests.support.admin import admin_client
 
 QUEUE = 500
 """Unfinished tasks that the stack of a flood allows per group."""
@@ -38,10 +37,8 @@ class Flood:
 
 def flood(data_dir: Path, up: psutil.Process, seconds: float) -> Flood:
     """Submit as fast as it goes for so long (and until it was held back), then wait for the end."""
-    found = read_connection(data_dir)
-    assert found is not None
     task = {"command": ["true"], "environment": {"BULK": "x" * 2000}}
-    with SyncClient(found.api_url, read_token(found.token_file)) as client:
+    with admin_client(data_dir) as client:
         plan = WorkerAllocationPlan(worker_count=2)
         client.create_group(TaskGroupSpec(name="flood", worker_allocation_plan=plan))
         client.submit("flood", [task] * PART)

@@ -18,7 +18,7 @@ from mitosis.contracts.agent_http import EnvironmentChange
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from mitosis.contracts.http import RegisterManager
 from mitosis.contracts.wire import ClaimTasks, Outcome, ReportTasks, TaskReport
-from mitosis.embedded.data_folder import ed25519_private_key, write_private
+from mitosis.embedded.data_folder import ed25519_private_key
 from mitosis.store.control.control_store import ControlStore
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.release import release_lease
@@ -33,7 +33,7 @@ COMMAND = [sys.executable, "-c", "from mitosis.cli import main; main()"]
 
 @dataclass(frozen=True, slots=True)
 class CliStack:
-    """A served API whose address and token are in a data folder, as `mitosis up` leaves them."""
+    """A served API whose addresses are in a data folder, as `mitosis up` leaves them."""
 
     app_state: AppState
     url: str
@@ -41,13 +41,17 @@ class CliStack:
     data_dir: Path
     loop: LoopThread
 
+    @property
+    def socket(self) -> Path:
+        """Where this user needs no token."""
+        return self.data_dir / "api.sock"
+
     def write_connection(self) -> None:
         """Say in the data folder where this API is, as `mitosis up` does."""
         self.data_dir.mkdir(mode=0o700, exist_ok=True)
-        write_private(self.data_dir / "token", self.token.encode())
         connection = StackConnection(
             api_url=self.url,
-            token_file=self.data_dir / "token",
+            api_socket=self.socket,
             temporal_address="127.0.0.1:1",
             temporal_namespace=NAMESPACE,
             pid=os.getpid(),
@@ -83,7 +87,9 @@ def cli_stack(
         signing_key=signing_key or ed25519_private_key(),
         temporal_namespace=NAMESPACE,
         port=port,
+        owner_socket=data_dir / "api.sock",
     )
+    data_dir.mkdir(mode=0o700, exist_ok=True)
     ready: Future[tuple[AppState, str, str]] = Future()
     stop = asyncio.Event()
     serving = loop.spawn(_serve(options, ready, stop))

@@ -22,10 +22,9 @@ def own_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def stack(data_dir: Path) -> StackConnection:
     """A data folder as `mitosis up` leaves it while it runs."""
     data_dir.mkdir(mode=0o700)
-    (data_dir / "token").write_text("admin-token\n")
     connection = StackConnection(
         api_url=HERE,
-        token_file=data_dir / "token",
+        api_socket=data_dir / "api.sock",
         temporal_address="127.0.0.1:2",
         temporal_namespace="mitosis",
         pid=os.getpid(),

@@ -78,7 +78,7 @@ def _with_token(target: Target) -> Iterator[Check]:
     from mitosis.client.sync import SyncClient
 
     with SyncClient(
-        target.api_url, target.token, give_up_after=TIMEOUT, ca_file=target.ca_file
+        target.address, target.token, give_up_after=TIMEOUT, ca_file=target.ca_file
     ) as client:
         access = _access(target, client)
         yield access

@@ -228,8 +228,7 @@ def _run(cli: Cli, plan: "RunPlan", display: Display, *, up: bool) -> int:
 
         configure_logging("ERROR")
         async with own_stack() as (stack, signals):
-            to = stack.connection
-            return await against(to.api_url, stack.token, to.ca_file, signals)
+            return await against(stack.address, None, None, signals)
 
     if up:
         try:
@@ -239,7 +238,7 @@ def _run(cli: Cli, plan: "RunPlan", display: Display, *, up: bool) -> int:
             return RunExit.INTERRUPTED
     try:
         to = cli.target
-        return asyncio.run(against(to.api_url, to.token, to.ca_file))
+        return asyncio.run(against(to.address, to.token, to.ca_file))
     except ApiUnavailable as error:
         where = [f"the address is from {cli.target.origin}", START] if "target" in vars(cli) else []
         hints = [error.facts.get("hint"), *where, "or start a stack for this run: --up"]

@@ -47,7 +47,7 @@ def agent(
     key = settings.temporal.api_key
     serve(
         AgentConfig(
-            api_url=target.api_url,
+            api_url=target.address,
             manager_id=credentials.manager_id,
             token=credentials.token,
             temporal_address=_temporal_address(settings),
@@ -76,7 +76,7 @@ async def _credentials(settings: "Settings", target: "Target", state_dir: Path) 
         labels=frozenset(settings.agent.labels),
         groups=settings.agent.groups,
     )
-    async with Client(target.api_url, target.token, ca_file=target.ca_file) as client:
+    async with Client(target.address, target.token, ca_file=target.ca_file) as client:
         return await ensure_registered(client.register_manager, state_dir, spec, target.token)
 
 

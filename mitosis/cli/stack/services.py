@@ -96,7 +96,8 @@ def migrate(data_dir: DataDirOption = None) -> int:
 def api(data_dir: DataDirOption = None) -> int:
     """Run only the HTTP API; the settings name PostgreSQL and Temporal.
 
-    The data folder contains its signing key and the token of the admin, secrets/admin-token.
+    The data folder contains its signing key and a token of the admin, secrets/admin-token. It is valid for
+    a day, and replaced each hour.
     """
     settings = _start(data_dir)
     return asyncio.run(_until_signal(_api(settings)))
@@ -107,7 +108,7 @@ async def _api(settings: "Settings") -> None:
     from mitosis.cli.connection import data_dir_of
     from mitosis.cli.stack.whole_stack import (
         api_options,
-        keep_admin_token,
+        keeping_admin_token,
         store_options,
         temporal_address,
     )
@@ -118,8 +119,7 @@ async def _api(settings: "Settings") -> None:
     folder = DataFolder(data_dir_of(settings), settings.run_dir)
     store = store_options(settings, _needed_database(settings))
     options = api_options(settings, store, folder)
-    async with running_api(options, control) as running:
-        await keep_admin_token(folder, running)
+    async with running_api(options, control) as running, keeping_admin_token(folder, running):
         typer.echo(f"API at {running.url}")
         await asyncio.Event().wait()
 

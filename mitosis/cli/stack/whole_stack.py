@@ -5,6 +5,7 @@ worker in this process and one agent beside it. ``connection.json`` lists their 
 """
 
 import asyncio
+import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -18,11 +19,16 @@ from mitosis.cli.connection import StackConnection, remove_connection, write_con
 from mitosis.cli.stack.api_tls import local_access, served_certificate
 from mitosis.client.client import Client
 from mitosis.contracts.bounded_files import MOST_SECRET_BYTES, read_bounded
-from mitosis.contracts.errors import ConfigurationError
+from mitosis.contracts.errors import ConfigurationError, MitosisError
 from mitosis.contracts.lease_settings import DEFAULT_TERMS
 from mitosis.contracts.lifecycle import ManagerState
 from mitosis.contracts.retention import RetentionTerms
-from mitosis.embedded.data_folder import DataFolder, ed25519_private_key, write_private
+from mitosis.embedded.data_folder import (
+    DataFolder,
+    ed25519_private_key,
+    socket_path,
+    write_private,
+)
 from mitosis.embedded.stack import EmbeddedStack
 from mitosis.embedded.stop_signals import StopSignals
 from mitosis.embedded.temporal import UI_PATH
@@ -31,9 +37,12 @@ from mitosis.store.control.control_store import ControlStore
 from mitosis.store.pg.migrate import migrate
 from mitosis.store.processes.live import recording_process
 from mitosis.store.store import QueueLimits, Store, StoreOptions
+from mitosis.unix_socket import SCHEME
 from workflows.client import ControlClient, TemporalAddress
 from workflows.control import ControlService
 from workflows.worker import ControlPorts, WorkerLimits
+
+log = logging.getLogger(__name__)
 
 Say = Callable[[str], None]
 AGENT: Sequence[str] = (sys.executable, "-P", "-m", "mitosis.cli", "agent")
@@ -42,6 +51,7 @@ AGENT_ENDS_WITHIN_SECONDS = 2.0
 STACK_ENDS_WITHIN_SECONDS = 4.0
 """After the agent everything else has ended, or is killed."""
 CONTROL_READY_SECONDS = 60.0
+ADMIN_TOKEN_PAUSE_SECONDS = 3600.0
 ONE_HOST_IDLE_THRESHOLD = 5.0
 """With one host, an idle group would block all others; its environment stays ready in any case."""
 
@@ -52,11 +62,12 @@ class WholeStack:
 
     connection: StackConnection
     embedded: EmbeddedStack
-    token: str
+    address: str
+    """Of the unix socket, where this user is the admin."""
 
     def client(self) -> Client:
         """Return a new client of the API, as the admin."""
-        return Client(self.connection.api_url, self.token, ca_file=self.connection.ca_file)
+        return Client(self.address)
 
 
 @asynccontextmanager
@@ -78,35 +89,64 @@ async def whole_stack(
         where = temporal_address(settings, stack.temporal_address)
         running = await _add_api_and_control(settings, stack, where)
         access = local_access(settings, stack.folder, running.url, running.certificate)
-        token = await keep_admin_token(stack.folder, running)
+        await stack.add_service("token", keeping_admin_token(stack.folder, running))
+        own_socket = owner_socket(stack.folder)
         connection = StackConnection(
             api_url=access.url,
+            api_socket=own_socket,
             ca_file=access.ca_file,
-            token_file=admin_token_file(stack.folder),
             temporal_address=stack.temporal_address,
             temporal_namespace=where.namespace,
             ui_url=stack.ui_url if stack.temporal is None else f"{running.url}{UI_PATH}/",
             pid=os.getpid(),
         )
-        await _add_agent(stack, connection, token)
+        address = f"{SCHEME}{own_socket}"
+        await _add_agent(stack, connection, address)
         write_connection(stack.folder.path, connection)
         try:
             say("agent is started")
-            yield WholeStack(connection, stack, token)
+            yield WholeStack(connection, stack, address)
         finally:
             remove_connection(stack.folder.path)
 
 
-async def keep_admin_token(folder: DataFolder, running: RunningApi) -> str:
-    """Write a new token of the admin to a 0600 file of the data folder; return the token."""
+@asynccontextmanager
+async def keeping_admin_token(folder: DataFolder, running: RunningApi) -> AsyncIterator[None]:
+    """Keep a token of the admin in a 0600 file of the data folder, for programs that use TCP.
+
+    It is valid for a day, and a new one is written each hour: the token in the file of an API that has ended
+    is soon worth nothing.
+    """
+    await _write_admin_token(folder, running)
+    task = asyncio.create_task(_write_again(folder, running), name="admin token")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def _write_again(folder: DataFolder, running: RunningApi) -> None:
+    while True:
+        await asyncio.sleep(ADMIN_TOKEN_PAUSE_SECONDS)
+        try:
+            await _write_admin_token(folder, running)
+        except (MitosisError, OSError) as error:  # the one before is valid for many hours
+            log.warning("admin_token.not_written", extra={"reason": str(error)})
+
+
+async def _write_admin_token(folder: DataFolder, running: RunningApi) -> None:
     token = (await admin_token(running.app_state)).token
-    write_private(admin_token_file(folder), token.encode())
-    return token
+    write_private(folder.secret_path("admin-token"), token.encode())
 
 
-def admin_token_file(folder: DataFolder) -> Path:
-    """Return the file with the token of the admin."""
-    return folder.secret_path("admin-token")
+def owner_socket(folder: DataFolder) -> Path:
+    """Return where the API of a data folder is reached without a token.
+
+    Raises:
+        SocketPathTooLong: set MITOSIS_RUN_DIR.
+    """
+    return socket_path(folder.run, "api.sock")
 
 
 def temporal_address(settings: Settings, address: str) -> TemporalAddress:
@@ -126,6 +166,7 @@ async def _add_api_and_control(
     control = await ControlClient.open(where)
     store = store_options(settings, stack.database_url, ONE_HOST_IDLE_THRESHOLD)
     options = api_options(settings, store, stack.folder)
+    options = replace(options, owner_socket=owner_socket(stack.folder))
     if stack.temporal is not None:
         options = replace(options, temporal_ui_url=stack.temporal.ui_url)
     running = await stack.add_service("api", running_api(options, control))
@@ -219,10 +260,9 @@ def _signing_key(settings: Settings, folder: DataFolder) -> bytes:
         ) from error
 
 
-async def _add_agent(stack: EmbeddedStack, connection: StackConnection, token: str) -> None:
-    """Start the agent of this host; it registers with the admin token and stores its own."""
-    ca_file = connection.ca_file
-    client = await stack.add_service("client", Client(connection.api_url, token, ca_file=ca_file))
+async def _add_agent(stack: EmbeddedStack, connection: StackConnection, address: str) -> None:
+    """Start the agent of this host; it registers as the admin and stores its own token."""
+    client = await stack.add_service("client", Client(address))
 
     async def in_contact() -> bool:
         return any([one.state is not ManagerState.OFFLINE async for one in client.managers()])
@@ -232,11 +272,9 @@ async def _add_agent(stack: EmbeddedStack, connection: StackConnection, token: s
         AGENT,
         env={
             "MITOSIS_DATA_DIR": str(stack.folder.path),
-            "MITOSIS_API_URL": connection.api_url,
-            "MITOSIS_API__TOKEN_FILE": str(connection.token_file),
+            "MITOSIS_API_URL": address,
             "MITOSIS_TEMPORAL_ADDRESS": connection.temporal_address,
             "MITOSIS_RUN_DIR": str(stack.folder.run),
-            **({} if ca_file is None else {"MITOSIS_API__CA_FILE": str(ca_file)}),
         },
         ready=in_contact,
         stop_seconds=_agent_stops_within(stack.settings),

@@ -224,7 +224,7 @@ def _config(options: ProcessOptions, settings: "Settings", folder: str) -> "Serv
     target = find_api(settings)
     state_dir = options.state_dir or data_dir_of(settings) / "workers" / checked.worker_id
     return ServiceConfig(
-        api_url=target.api_url,
+        api_url=target.address,
         worker_id=checked.worker_id,
         token=target.token,
         ca_file=target.ca_file,

@@ -26,6 +26,7 @@ from tests.chaos.mixed.troubles import Troubles
 from tests.chaos.mixed.watch import Watch
 from tests.chaos.mixed.wires import RefusingWire
 from tests.chaos.mixed.world import Say, World
+from tests.support.admin import admin_token_file
 from tests.support.prepared import PreparedPopen
 from tests.support.processes import descendants, living
 from tests.support.program import running_up
@@ -123,7 +124,7 @@ class MixedCampaign:
             "XDG_RUNTIME_DIR": str(self.run_dir),
             "MITOSIS_RUN_DIR": str(self.run_dir / name),
             "MITOSIS_API_URL": api.url,
-            "MITOSIS_API__TOKEN_FILE": str(found.token_file),
+            "MITOSIS_API__TOKEN_FILE": str(admin_token_file(self.data_dir)),
             "MITOSIS_TEMPORAL_ADDRESS": temporal.url.removeprefix("http://"),
             "MITOSIS_AGENT__NAME": name,
             MARKER: self.marker,

@@ -11,7 +11,6 @@ from typing import TypeVar
 
 import psutil
 
-from mitosis.cli.connection import read_connection, read_token
 from mitosis.client.sync import SyncClient
 from mitosis.contracts.errors import Conflict, MitosisError, NotFound
 from mitosis.fates import Fate, fate
@@ -22,6 +21,7 @@ from tests.chaos.mixed.plan import MixedPlan
 from tests.chaos.mixed.records import MixedRecords
 from tests.chaos.plan import Victim
 from tests.chaos.victims import candidates, kill
+from tests.support.admin import admin_client
 from tests.support.servers import LoopThread
 from tests.support.waiting import wait_until
 
@@ -62,9 +62,7 @@ class World:
         self._done: dict[int, int] = {}
 
     def client(self) -> SyncClient:
-        found = read_connection(self.data_dir)
-        assert found is not None
-        return SyncClient(found.api_url, read_token(found.token_file))
+        return admin_client(self.data_dir)
 
     def records(self, number: int) -> MixedRecords:
         """Those of one planned group; made when first asked for."""

@@ -52,7 +52,7 @@ async def running(*answers: bytes) -> AsyncIterator[tuple[Server, httpx2.AsyncCl
     it = Server(*answers)
     server = await asyncio.start_server(it.serve, "127.0.0.1", 0)
     it.port = server.sockets[0].getsockname()[1]
-    transport = LinkTransport("127.0.0.1", it.port, connections=2, keep_alive=60.0)
+    transport = LinkTransport(HttpAddress("127.0.0.1", it.port), connections=2, keep_alive=60.0)
     url = f"http://127.0.0.1:{it.port}"
     try:
         async with httpx2.AsyncClient(transport=transport, base_url=url, timeout=5) as client:
@@ -139,7 +139,7 @@ async def test_no_more_connections_than_allowed() -> None:
 async def test_nobody_there() -> None:
     async with running() as (server, client):
         port = server.port
-    transport = LinkTransport("127.0.0.1", port, connections=1, keep_alive=86_400.0)
+    transport = LinkTransport(HttpAddress("127.0.0.1", port), connections=1, keep_alive=86_400.0)
     async with httpx2.AsyncClient(transport=transport) as client:
         with pytest.raises(httpx2.ConnectError):
             await client.get(f"http://127.0.0.1:{port}")
@@ -191,7 +191,9 @@ def test_a_connection_that_ended_while_nobody_looked_is_not_used() -> None:
     """The event loop of a plain program stands still between its calls."""
     with socket.create_server(("127.0.0.1", 0)) as listener, asyncio.Runner() as runner:
         port = listener.getsockname()[1]
-        transport = LinkTransport("127.0.0.1", port, connections=1, keep_alive=86_400.0)
+        transport = LinkTransport(
+            HttpAddress("127.0.0.1", port), connections=1, keep_alive=86_400.0
+        )
         client = httpx2.AsyncClient(transport=transport, base_url=f"http://127.0.0.1:{port}")
         for _ in range(3):
             answered = Event()

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from mitosis.client.client import Client
-from mitosis.client.finding import read_connection, read_token
 from mitosis.client.outcome import RemoteTraceback, TaskFailed, TaskNotRun
 from mitosis.client.sync import SyncClient
 from mitosis.client.sync_task_group import SyncTaskFuture, SyncTaskGroup
 from mitosis.contracts.errors import AlreadyExists, ApiUnavailable, InvalidRequest, TaskGroupClosed
 from mitosis.contracts.http import TaskGroupSpec
 from mitosis.contracts.lifecycle import TaskGroupState
+from tests.support.admin import admin_address
 from tests.support.checkout import ROOT
 from tests.support.prepared import python
 from tests.support.program import clean_environment, running_up
@@ -63,9 +63,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def address(stack: Path) -> tuple[str, str]:
-    connection = read_connection(stack)
-    assert connection is not None
-    return connection.api_url, read_token(connection.token_file)
+    return admin_address(stack)
 
 
 @pytest.fixture(scope="module")

@@ -7,13 +7,13 @@ from random import Random
 
 import pytest
 
-from mitosis.cli.connection import read_connection, read_token
 from mitosis.client.sync import SyncClient
 from mitosis.contracts.allocation import WorkerAllocationPlan
 from mitosis.contracts.http import TaskGroupSpec
 from mitosis.contracts.lifecycle import TaskGroupResult
 from tests.chaos.plan import Victim
 from tests.chaos.victims import candidates, kill
+from tests.support.admin import admin_client
 from tests.support.fleet import Diary
 from tests.support.prepared import PreparedPopen
 from tests.support.program import clean_environment, prepared_mitosis, running_up
@@ -64,9 +64,7 @@ def _spec(diary: Diary) -> TaskGroupSpec:
 
 
 def _client(data_dir: Path) -> SyncClient:
-    found = read_connection(data_dir)
-    assert found is not None
-    return SyncClient(found.api_url, read_token(found.token_file))
+    return admin_client(data_dir)
 
 
 def _kill_others(up: PreparedPopen, data_dir: Path) -> None:

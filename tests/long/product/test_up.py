@@ -7,10 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from mitosis.embedded.data_folder import default_run_dir
-from tests.support.processes import descendants, living
+from tests.support.another_user import listener_of_nobody
+from tests.support.processes import descendants, living, read
 from tests.support.program import (
     clean_environment,
     mitosis,
@@ -98,10 +100,12 @@ def test_kill_in_the_middle_of_work_leaves_no_process_and_loses_no_task(data_dir
         gate = submit(data_dir, marks)
         wait_until(lambda: len(list(marks.iterdir())) >= TASKS // 4, 60)
         below = descendants(up.pid)
+        assert port_of_api(data_dir) not in set().union(*read(below, ports_used))
         up.kill()
         up.wait()
         wait_until(lambda: not living(below), 30, lambda: living(below))
     assert len(list(marks.iterdir())) < TASKS
+    no_secret_is_sent_to_the_port(data_dir)
     gate.touch()
 
     with running_up(data_dir) as up:
@@ -116,6 +120,30 @@ def test_kill_in_the_middle_of_work_leaves_no_process_and_loses_no_task(data_dir
         assert up.wait(90) == 0
         assert living(below) == []
     assert not (data_dir / "connection.json").exists()
+
+
+def port_of_api(data_dir: Path) -> int:
+    url = json.loads((data_dir / "connection.json").read_text())["api_url"]
+    return int(url.rsplit(":", 1)[1])
+
+
+def ports_used(process: psutil.Process) -> set[int]:
+    """The ports that a process is connected to."""
+    return {one.raddr.port for one in process.net_connections("tcp") if one.raddr}
+
+
+def no_secret_is_sent_to_the_port(data_dir: Path) -> None:
+    """Another user listens where the killed API did, while programs of its user look for it."""
+    port = port_of_api(data_dir)
+    url = f"http://127.0.0.1:{port}"
+    with listener_of_nobody(("127.0.0.1", port)) as listener:
+        env = clean_environment(MITOSIS_DATA_DIR=str(data_dir))
+        for words in (("group", "list"), ("group", "list", "--api", url)):
+            assert "cannot be reached" in refused(*words, env=env)
+        given = clean_environment(MITOSIS_API_URL=url, MITOSIS_TOKEN="planted")
+        refused("group", "list", env=given)
+        assert listener.stdout is not None
+        assert "planted" in listener.stdout.readline()  # and was the first to connect
 
 
 def test_a_stop_says_what_it_waits_for_and_a_second_one_does_not_wait(data_dir: Path) -> None:

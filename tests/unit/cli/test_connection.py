@@ -15,7 +15,7 @@ from mitosis.cli.connection import (
     tokens_path,
     write_connection,
 )
-from mitosis.contracts.errors import ApiUnavailable, ConfigurationError, NotFound
+from mitosis.contracts.errors import ApiUnavailable, ConfigurationError, InvalidRequest, NotFound
 from mitosis.settings import Settings, load_settings
 from tests.support.command import mitosis
 from tests.support.stack_folder import HERE, own_home, stack
@@ -30,19 +30,31 @@ def settings(data_dir: Path, **overrides: str) -> Settings:
     return load_settings({"data_dir": data_dir, **dotted}).settings
 
 
-def test_the_stack_of_the_data_folder_is_found_with_its_token(
+def test_the_stack_of_the_data_folder_is_reached_over_its_socket_without_a_token(
     stack: StackConnection, data_dir: Path
 ) -> None:
+    for found in (settings(data_dir), settings(data_dir, api__url=HERE)):
+        target = find_api(found)
+        assert (target.api_url, target.token) == (HERE, None)
+        assert target.address == f"unix:{data_dir}/api.sock"
+    store_token(HERE, "login-token")
     target = find_api(settings(data_dir))
-    assert (target.api_url, target.token) == (HERE, "admin-token")
+    assert (target.address, target.token) == (f"unix:{data_dir}/api.sock", "login-token")
     assert read_connection(data_dir) == stack
     assert stat.S_IMODE((data_dir / "connection.json").stat().st_mode) == 0o600
 
 
-def test_the_token_of_a_data_folder_is_not_shown_to_another_api(
-    stack: StackConnection, data_dir: Path
-) -> None:
-    assert find_api(settings(data_dir, api__url=ELSEWHERE)).token is None
+def test_another_api_is_reached_at_its_address(stack: StackConnection, data_dir: Path) -> None:
+    target = find_api(settings(data_dir, api__url=ELSEWHERE))
+    assert (target.address, target.token) == (ELSEWHERE, None)
+
+
+def test_a_socket_may_be_named(data_dir: Path) -> None:
+    assert (
+        find_api(settings(data_dir, api__url="unix:/run/api.sock")).address == "unix:/run/api.sock"
+    )
+    with pytest.raises(InvalidRequest, match="is not an address of an API"):
+        find_api(settings(data_dir, api__url="unix:api.sock"))
 
 
 def test_a_stack_that_stopped_is_not_found(stack: StackConnection, data_dir: Path) -> None:
@@ -53,13 +65,13 @@ def test_a_stack_that_stopped_is_not_found(stack: StackConnection, data_dir: Pat
     assert "mitosis up" in caught.value.facts["hint"]
 
 
-def test_file_wins_over_token_wins_over_login_wins_over_data_folder(
+def test_file_wins_over_token_wins_over_login_wins_over_no_token(
     stack: StackConnection, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def token() -> str | None:
         return find_api(settings(data_dir)).token
 
-    assert token() == "admin-token"
+    assert token() is None
     store_token(HERE, "login-token")
     assert token() == "login-token"
     monkeypatch.setenv("MITOSIS_TOKEN", "given-token")
