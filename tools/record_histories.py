@@ -33,12 +33,20 @@ SIDES: Mapping[str, frozenset[str]] = {
 }
 """Side -> the patches that its workflows do not have."""
 ONLY: Mapping[str, Sequence[str]] = {
-    "named": ("task_group_auto_close", "manager_offer_to_teardown", "manager_lease_timers"),
+    "named": (
+        *("task_group_auto_close", "manager_offer_to_teardown", "manager_lease_timers"),
+        *("run_timed_out", "run_cancelled", "run_cancelled_by_temporal"),
+    ),
     "first": ("task_group_refused",),
 }
 """Of a side that differs in some scenarios only: these. The first one matters for repeated steps."""
 
-NEWEST: Sequence[str] = ("manager_lease_timers",)
+NEWEST: Sequence[str] = (
+    "manager_lease_timers",
+    "run_timed_out",
+    "run_cancelled",
+    "run_cancelled_by_temporal",
+)
 """On the newest side only: no version that lacks a patch goes these ways."""
 
 

@@ -69,6 +69,7 @@ class Bootstrap:
         running = await self._running()
         await self._start_missing("task_group", expected.task_groups, expected.names, running)
         await self._start_missing("manager", expected.managers, expected.names, running)
+        await self._start_missing("run", expected.runs, expected.names, running)
         for manager in expected.overdue_managers:
             await self._client.poke("manager", manager)
 

@@ -34,6 +34,7 @@ from mitosis.contracts.control import (
     WorkflowKind,
 )
 from mitosis.contracts.errors import BY_CODE, InvalidTransition, MitosisError, TemporalUnavailable
+from mitosis.contracts.run_control import RunInput
 from mitosis.contracts.temporal_names import (
     CONTROL_TASK_QUEUE,
     NAMESPACE,
@@ -41,6 +42,7 @@ from mitosis.contracts.temporal_names import (
     RETENTION_WORKFLOW_ID,
     SCHEDULER_WORKFLOW_ID,
     manager_workflow_id,
+    run_workflow_id,
     task_group_workflow_id,
 )
 from workflows.options import WORKFLOW_TASK_WITHIN
@@ -58,6 +60,7 @@ WORKFLOW_TYPES: dict[WorkflowKind, str] = {
     "manager": "ManagerWorkflow",
     "scheduler": "SchedulerWorkflow",
     "retention": "RetentionWorkflow",
+    "run": "RunWorkflow",
 }
 
 
@@ -101,7 +104,7 @@ class Target:
 
 
 def target(kind: WorkflowKind, subject: UUID | None = None, names: Names | None = None) -> Target:
-    """Return the workflow of a task group or manager, or the scheduler or retention, which have no subject.
+    """Return the workflow of a task group, manager or run, or the scheduler or retention, without a subject.
 
     ``names``: of the subject, as far as they are known.
     """
@@ -115,6 +118,10 @@ def target(kind: WorkflowKind, subject: UUID | None = None, names: Names | None 
     if kind == "manager":
         given, id_ = ManagerInput(manager_id=subject), manager_workflow_id(subject)
         return Target(kind, id_, (given,), f"Host {called.manager or subject}", called.memo)
+    if kind == "run":
+        run, id_ = RunInput(run_id=subject), run_workflow_id(subject)
+        name = f"{called.user_group}/{called.job}" if called.job else subject
+        return Target(kind, id_, (run,), f"Run of {name}", called.memo)
     name = f"{called.user_group}/{called.task_group}" if called.task_group else subject
     group, id_ = TaskGroupInput(task_group_id=subject), task_group_workflow_id(subject)
     return Target(kind, id_, (group,), f"Task group {name}", called.memo)

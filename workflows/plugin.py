@@ -17,6 +17,7 @@ from temporalio.workflow import SandboxImportNotificationPolicy
 from workflows.interception import OneArgument
 from workflows.manager import ManagerWorkflow
 from workflows.retention import RetentionWorkflow
+from workflows.run import RunWorkflow
 from workflows.scheduler import SchedulerWorkflow
 from workflows.task_group import TaskGroupWorkflow
 
@@ -35,6 +36,7 @@ WORKFLOWS: Sequence[type] = (
     ManagerWorkflow,
     SchedulerWorkflow,
     RetentionWorkflow,
+    RunWorkflow,
 )
 
 

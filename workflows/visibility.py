@@ -9,6 +9,7 @@ from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
 
 from mitosis.contracts.control import GroupView, ManagerView, Names
 from mitosis.contracts.lifecycle import EnvironmentState, LeaseState, ManagerState
+from mitosis.contracts.run_control import RunSituation
 from mitosis.contracts.temporal_names import SEARCH_ATTRIBUTES
 
 _KEY_TYPES: Mapping[str, Callable[[str], SearchAttributeKey[Any]]] = {
@@ -45,6 +46,42 @@ def group_attributes(view: GroupView) -> Attributes:
 def group_names(view: GroupView) -> Names:
     """Return what the memo of a task group's workflow says."""
     return Names(task_group=view.name or None, user_group=view.group_name or None)
+
+
+def run_attributes(run: RunSituation) -> Attributes:
+    """Return the search attributes of a run."""
+    attributes: dict[str, str | int | tuple[str, ...]] = {
+        "MitosisState": str(run.state),
+        "MitosisJob": run.job_name,
+        "MitosisGroup": run.group_name,
+    }
+    if run.is_over:
+        attributes["MitosisResult"] = str(run.state)
+    return attributes
+
+
+def run_names(run: RunSituation) -> Names:
+    """Return what the memo of a run's workflow says."""
+    return Names(job=run.job_name or None, user_group=run.group_name or None)
+
+
+def run_details(run: RunSituation, refused: str | None = None) -> str:
+    """Describe a run in Markdown; ``refused`` is the last message that changed nothing."""
+    if not run.exists:
+        return "This run no longer exists."
+    lines = [
+        f"A run of **{run.group_name}/{run.job_name}** is **{run.state}**.",
+        "",
+        f"* steps: {run.steps_ended} of {run.steps_total} ended",
+        f"* tasks: {run.tasks_created} created, {run.tasks_open} open, {run.tasks_failed} failed",
+    ]
+    if run.running_steps:
+        lines.append(f"* running: {', '.join(run.running_steps)}")
+    if run.stopped_by is not None:
+        lines.append(f"* stopped by {run.stopped_by}: {run.reason or 'no reason given'}")
+    if refused:
+        lines.append(f"* refused: {refused}")
+    return "\n".join(lines)
 
 
 def manager_names(view: ManagerView) -> Names:

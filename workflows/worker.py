@@ -10,6 +10,7 @@ from temporalio.worker import Worker
 
 from activities.managers import ManagerActivities, ManagerPort, SchedulerPort
 from activities.retention import RetentionActivities, RetentionPort
+from activities.runs import RunActivities, RunPort
 from activities.task_groups import TaskGroupActivities, TaskGroupPort
 from mitosis.contracts.temporal_names import CONTROL_TASK_QUEUE
 from workflows.heartbeat import HeartbeatInterceptor
@@ -28,6 +29,7 @@ class ControlPorts:
     managers: ManagerPort
     scheduler: SchedulerPort
     retention: RetentionPort
+    runs: RunPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +46,7 @@ def control_activities(ports: ControlPorts) -> Sequence[Callable[..., Any]]:
     """Return every activity of the control task queue, bound to ``ports``."""
     groups = TaskGroupActivities(ports.groups)
     managers = ManagerActivities(ports.managers, ports.scheduler)
+    runs = RunActivities(ports.runs)
     return (
         groups.observe,
         groups.apply,
@@ -57,6 +60,8 @@ def control_activities(ports: ControlPorts) -> Sequence[Callable[..., Any]]:
         managers.decide_leases,
         managers.assign_round,
         RetentionActivities(ports.retention).delete_expired,
+        runs.observe,
+        runs.cancel,
     )
 
 

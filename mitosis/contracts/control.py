@@ -277,7 +277,7 @@ class ReleaseAnswer(Model):
     alive_in_seconds: float | None = None
 
 
-PokeKind: TypeAlias = Literal["task_group", "manager", "scheduler"]
+PokeKind: TypeAlias = Literal["task_group", "manager", "scheduler", "run"]
 POKE_KINDS: tuple[PokeKind, ...] = get_args(PokeKind)
 WorkflowKind: TypeAlias = PokeKind | Literal["retention"]
 """Retention has timers only: no transaction pokes it."""
@@ -290,6 +290,8 @@ class Names(Model):
     user_group: str | None = None
     """The one that owns the task group."""
     manager: str | None = None
+    job: str | None = None
+    """The one that a run is of."""
 
     @property
     def memo(self) -> Mapping[str, str]:
@@ -298,12 +300,12 @@ class Names(Model):
 
 
 class Poke(Model):
-    """A row of the outbox: wake the workflow of one task group, of one manager, or the scheduler."""
+    """A row of the outbox: wake the workflow of one task group, manager or run, or the scheduler."""
 
     id: int
     kind: PokeKind
     subject: UUID | None = None
-    """Task group or manager; None for the scheduler."""
+    """Task group, manager or run; None for the scheduler."""
     names: Names = Names()
 
 
@@ -317,6 +319,8 @@ class Expected(Model):
     owed and that a group waits for."""
     overdue_managers: tuple[UUID, ...] = ()
     """Those among them that have been silent for long enough to be lost: their workflow must look."""
+    runs: tuple[UUID, ...] = ()
+    """Runs that have not ended."""
     names: Mapping[UUID, Names] = {}
 
 

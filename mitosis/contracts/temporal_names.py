@@ -27,6 +27,7 @@ SEARCH_ATTRIBUTES = {
     "MitosisTags": "KeywordList",
     "MitosisPriority": "Int",
     "MitosisManager": "Keyword",
+    "MitosisJob": "Keyword",
 }
 """Search attribute -> Temporal indexed value type."""
 
@@ -38,6 +39,10 @@ def host_task_queue(manager_id: UUID | str) -> str:
 
 def task_group_workflow_id(task_group_id: UUID | str) -> str:
     return f"task-group/{task_group_id}"
+
+
+def run_workflow_id(run_id: UUID | str) -> str:
+    return f"run/{run_id}"
 
 
 def manager_workflow_id(manager_id: UUID | str) -> str:

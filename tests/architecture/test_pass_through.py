@@ -13,6 +13,7 @@ CODE = ("mitosis", "api", "manager_agent", "activities", "workflows")
 REASONS = {
     "activities/host.py:HostActivities.*": "Temporal registers activities as methods of a class",
     "workflows/heartbeat.py:*.intercept_activity": "the hook that Temporal calls",
+    "workflows/run.py:RunWorkflow.message_refused": "the interceptor calls it",
     "mitosis/client/http_link.py:HttpLink.on_body": "the hook that httptools calls",
     "mitosis/store/control/control_store.py:ControlStore.discard": "implements a port, as the others",
     "mitosis/handlers.py:Handler.__call__": "makes the object callable",

@@ -125,6 +125,7 @@ TESTED_ELSEWHERE = {
     "mitosis/worker/report.py": "integration/worker/test_command.py, unit/worker/test_output.py",
     "workflows/control.py": "long/workflows/test_lifecycle.py",
     "workflows/manager.py": "workflow/test_manager_timers.py, workflow/test_histories.py",
+    "workflows/run.py": "workflow/test_run.py, workflow/test_histories.py",
     "workflows/namespace.py": "integration/workflows/test_relay.py",
     "workflows/task_group.py": "workflow/test_task_group_timers.py, workflow/test_histories.py",
     "mitosis/execution/events.py": "models: unit/execution/test_reactor.py uses them all",

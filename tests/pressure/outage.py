@@ -176,7 +176,7 @@ async def site(folder: Path, scale: Scale) -> AsyncIterator[Site]:
 
 
 def _control_service(where: TemporalAddress, store: ControlStore) -> ControlService:
-    return ControlService(where, ControlPorts(store, store, store, store), store, store)
+    return ControlService(where, ControlPorts(store, store, store, store, store), store, store)
 
 
 async def _register(one: Site) -> None:

@@ -94,7 +94,7 @@ class ControlPlane:
         control = self.stores.control
         return ControlService(
             self.where,
-            ControlPorts(control, control, control, control),
+            ControlPorts(control, control, control, control, control),
             control,
             control,
             every=Intervals(

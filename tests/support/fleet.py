@@ -236,7 +236,7 @@ async def fleet(
         control = await ControlClient.open(where)
         api = await exits.enter_async_context(running_api(wanted, control))
         state, store = api.app_state, ControlStore(api.app_state.store)
-        ports = ControlPorts(store, store, store, store)
+        ports = ControlPorts(store, store, store, store, store)
         service = ControlService(where, ports, store, store, every=Intervals(bootstrap_seconds=1))
         await exits.enter_async_context(service)
         await service.wait_ready(PATIENCE_SECONDS)

@@ -24,20 +24,24 @@ from mitosis.contracts.control import (
     TaskGroupInput,
 )
 from mitosis.contracts.lifecycle import LeaseState, TaskGroupState
+from mitosis.contracts.run_control import RunInput
 from mitosis.contracts.temporal_names import (
     CONTROL_TASK_QUEUE,
     SCHEDULER_WORKFLOW_ID,
     manager_workflow_id,
+    run_workflow_id,
     task_group_workflow_id,
 )
 from tests.support.waiting import wait_until_async
 from tests.workflow.agent import ScriptedHost, host_worker
 from tests.workflow.memory import Group, Host, Lease, MemoryGroups, MemoryHost, RefusingGroups
+from tests.workflow.memory_runs import MemoryRuns, Run
 from tests.workflow.running import running
 from workflows.client import ControlClient
 from workflows.manager import ManagerWorkflow
 from workflows.options import WORKFLOW_TASK_WITHIN
 from workflows.poke_loop import MESSAGES_BEFORE_CONTINUE_AS_NEW
+from workflows.run import RunWorkflow
 from workflows.scheduler import SchedulerWorkflow
 from workflows.task_group import TaskGroupWorkflow
 
@@ -311,6 +315,56 @@ def first_run(skipping: WorkflowEnvironment, handle: AnyHandle) -> AnyHandle:
     return skipping.client.get_workflow_handle(handle.id, run_id=handle.first_execution_run_id)
 
 
+async def start_run(skipping: WorkflowEnvironment, run: Run) -> AnyHandle:
+    return await skipping.client.start_workflow(
+        RunWorkflow.run,
+        RunInput(run_id=run.uuid),
+        id=run_workflow_id(run.uuid),
+        task_queue=CONTROL_TASK_QUEUE,
+        task_timeout=WORKFLOW_TASK_WITHIN,
+    )
+
+
+async def run_timed_out(skipping: WorkflowEnvironment) -> AnyHandle:
+    """A run whose time limit is moved once, and passes."""
+    now = await skipping.get_current_time()
+    run = Run(deadline=now + timedelta(hours=2))
+    async with running(skipping, runs=MemoryRuns(skipping.get_current_time, run)):
+        handle = await start_run(skipping, run)
+        await armed(handle)
+        run.deadline = now + timedelta(hours=1)
+        await handle.signal(RunWorkflow.poke)
+        await armed(handle, 2)
+        await handle.result()
+    return handle
+
+
+async def run_cancelled(skipping: WorkflowEnvironment) -> AnyHandle:
+    """A run that a signal cancels, after some that have no effect."""
+    run = Run()
+    memory = MemoryRuns(skipping.get_current_time, run)
+    async with running(skipping, runs=memory):
+        handle = await start_run(skipping, run)
+        await wait_until_async(lambda: memory.looks > 0)
+        await handle.signal("cancel", {"grace": 1})
+        await handle.signal("unknown", 1)
+        await handle.signal("cancel", {"reason": "enough", "grace_seconds": 3})
+        await handle.result()
+    return handle
+
+
+async def run_cancelled_by_temporal(skipping: WorkflowEnvironment) -> AnyHandle:
+    """A run that ``temporal workflow cancel`` cancels."""
+    run = Run()
+    memory = MemoryRuns(skipping.get_current_time, run)
+    async with running(skipping, runs=memory):
+        handle = await start_run(skipping, run)
+        await wait_until_async(lambda: memory.looks > 0)
+        await handle.cancel()
+        await handle.result()
+    return handle
+
+
 SCENARIOS: Mapping[str, Scenario] = {
     "task_group_auto_close": auto_close,
     "task_group_failed_setups": failed_setups,
@@ -327,4 +381,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "task_group_continued": group_continued,
     "manager_continued": manager_continued,
     "scheduler_continued": scheduler_continued,
+    "run_timed_out": run_timed_out,
+    "run_cancelled": run_cancelled,
+    "run_cancelled_by_temporal": run_cancelled_by_temporal,
 }

@@ -181,7 +181,7 @@ async def _add_api_and_control(
 def control_service(settings: Settings, where: TemporalAddress, store: Store) -> ControlService:
     """Build the control worker over a store; nothing runs before it is entered."""
     control = ControlStore(store)
-    ports = ControlPorts(control, control, control, control)
+    ports = ControlPorts(control, control, control, control, control)
     limits = WorkerLimits(
         max_cached_workflows=settings.control.max_cached_workflows,
         max_concurrent_activities=settings.control.max_concurrent_activities,

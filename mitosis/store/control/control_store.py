@@ -17,6 +17,8 @@ from mitosis.contracts.control import (
     WaitingWork,
 )
 from mitosis.contracts.liveness import API_STALE_SECONDS
+from mitosis.contracts.run_control import RunSituation, RunVerbRequest
+from mitosis.contracts.runs import CancelRun
 from mitosis.store.dependencies.resolve import resolve_all
 from mitosis.store.groups import deletion, endings
 from mitosis.store.groups.explain import waiting_chain
@@ -27,15 +29,17 @@ from mitosis.store.managers.release import release_claimed
 from mitosis.store.managers.views import observe_manager
 from mitosis.store.pg import outbox
 from mitosis.store.retention.deletion import ExpiredRows
+from mitosis.store.runs import stopping
 from mitosis.store.runs.advance import advance_due
+from mitosis.store.runs.watching import observe_run
 from mitosis.store.store import Store
 
 
 class ControlStore:
     """Implements the ports beside the activities and in ``workflows.ports``, which describe the methods.
 
-    ``TaskGroupPort``, ``ManagerPort``, ``SchedulerPort``, ``RetentionPort``, ``OutboxPort`` and
-    ``HousekeepingPort``.
+    ``TaskGroupPort``, ``ManagerPort``, ``SchedulerPort``, ``RetentionPort``, ``RunPort``, ``OutboxPort``
+    and ``HousekeepingPort``.
     """
 
     def __init__(self, store: Store) -> None:
@@ -88,6 +92,17 @@ class ControlStore:
 
     async def advance_runs(self) -> None:
         await advance_due(self._store)
+
+    async def observe_run(self, run_id: UUID) -> RunSituation:
+        return await observe_run(self._store, run_id)
+
+    async def cancel_run(self, request: RunVerbRequest) -> RunSituation:
+        verb = request.verb
+        asked = CancelRun(
+            reason=verb.reason, grace_seconds=verb.grace_seconds, skip_cleanup=verb.skip_cleanup
+        )
+        await stopping.cancel_run(self._store, request.run_id, asked)
+        return await observe_run(self._store, request.run_id)
 
     async def observe_manager(self, manager_id: UUID) -> ManagerView:
         return await observe_manager(self._store, manager_id)

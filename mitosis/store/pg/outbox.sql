@@ -24,10 +24,11 @@ WITH taken AS (
     RETURNING o.id, o.kind, o.subject
 )
 SELECT t.id, t.kind, t.subject,
-       json_build_object('task_group', g.name, 'user_group', u.name, 'manager', m.name) AS names
+       json_build_object('task_group', g.name, 'user_group', u.name, 'manager', m.name, 'job', r.job_name) AS names
   FROM taken AS t
   LEFT JOIN task_groups AS g ON t.kind = 'task_group' AND g.uuid = t.subject
-  LEFT JOIN user_groups AS u ON u.id = g.user_group_id
+  LEFT JOIN runs AS r ON t.kind = 'run' AND r.uuid = t.subject
+  LEFT JOIN user_groups AS u ON u.id = coalesce(g.user_group_id, r.user_group_id)
   LEFT JOIN managers AS m ON t.kind = 'manager' AND m.uuid = t.subject
  ORDER BY t.id
 
@@ -59,6 +60,7 @@ SELECT coalesce((SELECT array_agg(g.uuid ORDER BY g.id) FROM group_live AS v
                    JOIN task_groups AS g ON g.id = v.group_id
                   WHERE v.settled_at IS NULL AND g.kind <> 'direct'), '{}') AS task_groups,
        coalesce((SELECT array_agg(uuid ORDER BY id) FROM held), '{}') AS managers,
+       coalesce((SELECT array_agg(r.uuid ORDER BY r.id) FROM runs AS r WHERE r.ended_at IS NULL), '{}') AS runs,
        coalesce((SELECT array_agg(uuid ORDER BY id) FROM held
                   WHERE overdue AND NOT EXISTS (
                         SELECT FROM api_pulse AS p
@@ -68,4 +70,6 @@ SELECT coalesce((SELECT array_agg(g.uuid ORDER BY g.id) FROM group_live AS v
           FROM group_live AS v JOIN task_groups AS g ON g.id = v.group_id JOIN user_groups AS u ON u.id = g.user_group_id
          WHERE v.settled_at IS NULL AND g.kind <> 'direct')::jsonb
        || (SELECT coalesce(json_object_agg(h.uuid, json_build_object('manager', m.name)), '{}')
-             FROM held AS h JOIN managers AS m ON m.id = h.id)::jsonb AS names
+             FROM held AS h JOIN managers AS m ON m.id = h.id)::jsonb
+       || (SELECT coalesce(json_object_agg(r.uuid, json_build_object('job', r.job_name, 'user_group', u.name)), '{}')
+             FROM runs AS r JOIN user_groups AS u ON u.id = r.user_group_id WHERE r.ended_at IS NULL)::jsonb AS names

@@ -38,7 +38,7 @@ async def api(database: str, where: TemporalAddress) -> AsyncIterator[Api]:
 @asynccontextmanager
 async def control_service(api: Api, where: TemporalAddress) -> AsyncIterator[None]:
     store = ControlStore(api.app_state.store)
-    ports = ControlPorts(store, store, store, store)
+    ports = ControlPorts(store, store, store, store, store)
     service = ControlService(where, ports, store, store)
     async with service:
         await service.wait_ready(30)

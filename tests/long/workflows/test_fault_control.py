@@ -59,7 +59,7 @@ async def forgetful_control(plane: ControlPlane, lost: Counter[str]) -> AsyncIte
     groups: Any = Forgetful("group", control, lost)
     managers: Any = Forgetful("manager", control, lost)
     scheduler: Any = Forgetful("scheduler", control, lost)
-    ports = ControlPorts(groups, managers, scheduler, control)
+    ports = ControlPorts(groups, managers, scheduler, control, control)
     async with ControlService(plane.where, ports, control, control) as service:
         await service.wait_ready(30)
         yield
@@ -94,7 +94,7 @@ async def test_a_worker_that_dies_is_noticed_soon_and_one_that_is_slow_is_waited
     async with control_plane(database, temporal_server) as plane:
         store = plane.stores.control
         slow = Slow(store)
-        ports = ControlPorts(slow, store, store, store)
+        ports = ControlPorts(slow, store, store, store, store)
         async with ControlService(plane.where, ports, store, store) as service:
             await service.wait_ready(30)
             group = await plane.stores.create_group()
