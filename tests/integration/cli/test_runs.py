@@ -81,11 +81,16 @@ def test_a_failed_run_is_watched_to_its_end_and_only_what_failed_runs_again(
     assert views[-1]["state"] == "success"
     assert views[-1]["rerun_of"] == first
     assert done("job", "runs", "--quiet").out.split() == [second, first]
+    done("job", "rerun", second, "--wait")
+    assert done("job", "show", "@last").out.endswith("  taken over\n")
+    everything = done("job", "rerun", second, "--all", "--json").json
+    assert [one["taken_from"] for one in everything["steps"]] == [None, None]
+    assert done("job", "runs", "--state", "success", "--quiet").out.split()[1:] == [second]
     assert done("job", "runs", "--state", "failed", "--job", "etl", "--quiet").out.split() == [
         first
     ]
     assert done("job", "runs", "--label", "another", "--quiet").out == ""
-    assert done("job", "runs", "--limit", "1", "--quiet").out.split() == [second]
+    assert done("job", "runs", "--limit", "1", "--quiet").out.split() == [everything["run_id"]]
 
 
 @pytest.mark.spec("S001-51")

@@ -12,6 +12,7 @@ import pytest
 from mitosis.client.client import Client
 from mitosis.client.job_run import JobRun
 from mitosis.contracts.errors import Conflict, InvalidRequest
+from mitosis.contracts.lifecycle import RunState
 from mitosis.contracts.runs import RunView, StepTask
 from mitosis.jobs.building import step as job_step
 from tests.support.run_views import run_view, step
@@ -139,10 +140,11 @@ async def test_a_run_is_started_under_a_key_of_its_own() -> None:
 async def test_a_list_of_runs_takes_one_or_several_conditions() -> None:
     client, made = client_of({"items": [], "next": None}, {"items": [], "next": None})
     async with client:
-        assert [one async for one in client.runs(state=["failed", "cancelled"], label="a")] == []  # type: ignore[list-item]
+        ended = [RunState.FAILED, RunState.CANCELLED]
+        assert [one async for one in client.runs(state=ended, label="night")] == []
         assert [one async for one in client.runs(job="etl")] == []
         with pytest.raises(InvalidRequest, match="state"):
             client.runs(state="broken")  # type: ignore[arg-type]
     assert made[0].url.params.get_list("state") == ["failed", "cancelled"]
-    assert made[0].url.params.get_list("label") == ["a"]
+    assert made[0].url.params.get_list("label") == ["night"]
     assert dict(made[1].url.params) == {"job": "etl", "limit": "500"}
