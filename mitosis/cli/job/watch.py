@@ -50,7 +50,7 @@ async def _follow(cli: Cli, run_id: UUID, display: RunDisplay) -> ExitStatus:
     announce_outages(outages)
     to = cli.target
     async with Client(
-        to.api_url, to.token, give_up_after=GIVE_UP_AFTER, ca_file=to.ca_file
+        to.address, to.token, give_up_after=GIVE_UP_AFTER, ca_file=to.ca_file
     ) as client:
         run = await client.run(run_id)
         if cli.as_json:
