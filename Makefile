@@ -3,7 +3,7 @@
 BIN := .venv/bin
 WORKERS := 3
 
-.PHONY: help setup demo test test-long check fmt lint types imports sizes fix bench bench-quick chaos campaign-blame campaign-debts campaign-dependencies campaign-history campaign-properties campaign-scheduling campaign-simulation campaign-wake mutate pressure up docs spec model stress stress-small ci clean
+.PHONY: help setup demo test test-long check fmt lint types imports sizes fix bench bench-quick chaos campaign-blame campaign-debts campaign-dependencies campaign-history campaign-properties campaign-runs campaign-scheduling campaign-simulation campaign-wake mutate pressure up docs spec model stress stress-small ci clean
 
 help: ## print this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -56,6 +56,9 @@ campaign-history: setup ## 10,000 signals and 10,000 updates to one task group (
 
 campaign-properties: setup ## 1,000 random examples for each property of the unit tests (10 minutes)
 	@MITOSIS_CAMPAIGN_EXAMPLES=1000 $(BIN)/python -m pytest -n 2 -q --timeout 3600 tests/unit
+
+campaign-runs: setup ## 500 random jobs under random ends, cancels, time limits and reruns (10 minutes)
+	@MITOSIS_CAMPAIGN_EXAMPLES=500 $(BIN)/python -m pytest -q -n 0 --timeout 3600 tests/integration/store/runs/test_random_runs.py
 
 campaign-scheduling: setup ## 3,000 random fleets for each property of a scheduling decision (6 minutes)
 	@MITOSIS_CAMPAIGN_EXAMPLES=3000 $(BIN)/python -m pytest -n 0 -q --timeout 3600 tests/unit/scheduling/test_decide.py tests/unit/scheduling/test_contestable.py
