@@ -15,10 +15,12 @@ RetentionKind: TypeAlias = Literal[
     "worker_registrations",
     "group_bookkeeping",
     "task_groups",
+    "runs",
     "deleted_groups",
 ]
 """Kinds of rows that are not kept for ever. ``group_bookkeeping``: failures, submissions, failures of hosts
-and durations of settled groups. ``deleted_groups``: what is kept of them for hosts that were cut off."""
+and durations of settled groups. ``runs``: ended ones, with their own task groups. ``deleted_groups``: what is
+kept of them for hosts that were cut off."""
 RETENTION_KINDS: tuple[RetentionKind, ...] = get_args(RetentionKind)
 
 BOOKKEEPING = timedelta(days=30)
@@ -36,7 +38,8 @@ class RetentionTerms:
     bookkeeping: timedelta = BOOKKEEPING
     """Of what has ended; of failures, submissions and durations: after their group has settled."""
     task_groups: timedelta | None = None
-    """Settled task groups with tasks and results; a user group may have its own time. None: until deleted."""
+    """Settled task groups with tasks and results, and ended runs with theirs; a user group may have its own
+    time. None: until deleted."""
 
 
 DEFAULT_RETENTION = RetentionTerms()

@@ -16,6 +16,7 @@ NAMES = {
     "worker_registrations": "ended registrations",
     "group_bookkeeping": "bookkeeping of settled task groups",
     "task_groups": "settled task groups",
+    "runs": "ended runs",
     "deleted_groups": "rests of deleted task groups",
 }
 

@@ -368,6 +368,7 @@ runs = Table(
         postgresql_where=text("ended_at IS NULL"),
     ),
     Index("runs_reruns", "rerun_of", postgresql_where=text("rerun_of IS NOT NULL")),
+    Index("runs_ended", "ended_at", postgresql_where=text("ended_at IS NOT NULL")),
 )
 
 run_groups = Table(
@@ -380,6 +381,7 @@ run_groups = Table(
     Column("standing", Boolean, nullable=False),
     Column("closed", Boolean, nullable=False, server_default=text("false")),
     PrimaryKeyConstraint("run_id", "name", "kind"),
+    Index("run_groups_by_task_group", "task_group"),
 )
 
 run_steps = Table(

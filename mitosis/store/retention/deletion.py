@@ -22,6 +22,7 @@ from mitosis.store.leases.ending import lock_group_and_leases
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
+from mitosis.store.runs.stopping import remove_ended
 from mitosis.store.store import Store
 
 SQL = load("retention/deletion.sql")
@@ -152,6 +153,8 @@ async def _chunk(
 ) -> _Chunk:
     if kind == "task_groups":
         return await _delete_groups(connection, given)
+    if kind == "runs":
+        return await _delete_runs(connection, given)
     if kind == "group_bookkeeping":
         return await _delete_bookkeeping(connection, given)
     return await fetch_one(connection, _Chunk, PAGES[kind], given) or _Chunk(0, None)
@@ -183,6 +186,18 @@ async def _delete_groups(connection: Connection, given: Mapping[str, object]) ->
     return _Chunk(removed, page.seen_to)
 
 
+async def _delete_runs(connection: Connection, given: Mapping[str, object]) -> _Chunk:
+    """Delete those of a page of ended runs whose time has passed, with their own task groups."""
+    page = await fetch_one(connection, _Page, SQL["ended_runs"], given)
+    if page is None:
+        return _Chunk(0, None)
+    removed = 0
+    for uuid in page.due:
+        with suppress(NotFound):
+            removed += await remove_ended(connection, uuid)
+    return _Chunk(removed, page.seen_to)
+
+
 async def _next_in_seconds(store: Store) -> float:
     async with store.database.connection() as connection:
         found = await fetch_one(connection, _Next, SQL["next"], {"kinds": list(RETENTION_KINDS)})
@@ -192,5 +207,5 @@ async def _next_in_seconds(store: Store) -> float:
 
 def _kept_seconds(store: Store, kind: RetentionKind) -> float | None:
     terms = store.retention
-    kept = terms.task_groups if kind == "task_groups" else terms.bookkeeping
+    kept = terms.task_groups if kind in {"task_groups", "runs"} else terms.bookkeeping
     return None if kept is None else kept.total_seconds()

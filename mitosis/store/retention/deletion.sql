@@ -197,4 +197,19 @@ SELECT (SELECT max(settled_at) FROM page) AS seen_to, ARRAY(
       JOIN task_groups AS g ON g.id = p.group_id
       JOIN user_groups AS u ON u.id = g.user_group_id
      WHERE extract(epoch FROM now() - p.settled_at) > coalesce(u.keep_seconds, %(kept)s, 'Infinity')
+       AND NOT EXISTS (SELECT FROM run_groups AS n WHERE n.task_group = g.uuid AND NOT n.standing)  -- goes with its run
      ORDER BY p.settled_at) AS due
+
+-- name: ended_runs
+-- One page of ended runs, with those among them that are kept no longer.
+WITH page AS MATERIALIZED (
+    SELECT r.uuid, r.ended_at, r.user_group_id FROM runs AS r
+     WHERE r.ended_at > %(seen_to)s::timestamptz
+       AND r.ended_at < now() - make_interval(secs => (
+           SELECT least(min(u.keep_seconds), %(kept)s::float8) FROM user_groups AS u WHERE u.keep_seconds < 'Infinity'))
+     ORDER BY r.ended_at FETCH FIRST (%(groups)s) ROWS WITH TIES
+)
+SELECT (SELECT max(ended_at) FROM page) AS seen_to, ARRAY(
+    SELECT p.uuid FROM page AS p JOIN user_groups AS u ON u.id = p.user_group_id
+     WHERE extract(epoch FROM now() - p.ended_at) > coalesce(u.keep_seconds, %(kept)s, 'Infinity')
+     ORDER BY p.ended_at) AS due

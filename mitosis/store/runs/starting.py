@@ -95,6 +95,7 @@ class _Ended:
 class _StepState:
     name: str
     state: StepState
+    present: bool
 
 
 async def start_run(store: Store, new: NewRun) -> StartedRun:
@@ -198,7 +199,7 @@ async def _take_steps(
     connection: Connection, definition: JobDefinition, earlier: int, number: int
 ) -> None:
     rows = await fetch_all(connection, _StepState, SQL["ended_steps"], {"run": earlier})
-    names = kept_steps(definition, {row.name: row.state for row in rows})
+    names = kept_steps(definition, {row.name: row.state for row in rows if row.present})
     given = {"run": number, "earlier": earlier, "names": list(names)}
     await connection.execute(SQL["take_steps"], given)
 

@@ -30,7 +30,11 @@ SELECT r.id, r.uuid, r.state, r.definition, r.digest, r.parameters, r.job_name, 
    FOR SHARE OF r
 
 -- name: ended_steps
-SELECT s.name, s.state FROM run_steps AS s WHERE s.run_id = %(run)s
+-- present: its tasks, and so its results, have not been deleted.
+SELECT s.name, s.state, s.created = 0 OR EXISTS (
+           SELECT FROM step_tasks AS p JOIN task AS t ON t.id = p.task_ids[1]
+            WHERE p.step_id = CASE WHEN s.source = 0 THEN s.id ELSE s.source END) AS present
+  FROM run_steps AS s WHERE s.run_id = %(run)s
 
 -- name: take_steps
 -- A step that was itself taken over keeps its own source.

@@ -10,6 +10,8 @@ from mitosis.contracts.lifecycle import RUN, RunEvent, RunState
 from mitosis.contracts.runs import CancelRun, StopKind
 from mitosis.jobs.progress import storable
 from mitosis.store.groups.deletion import delete_group
+from mitosis.store.groups.removal import remove_settled
+from mitosis.store.leases.ending import lock_group_and_leases
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
@@ -74,6 +76,27 @@ async def delete_run(store: Store, run_id: UUID) -> None:
         await _check_unused(connection, run, run_id)
         await connection.execute(SQL["delete_ends"], {"run": run.id})
         await connection.execute(SQL["delete_run"], {"run": run.id})
+
+
+async def remove_ended(connection: Connection, run_id: UUID) -> bool:
+    """Delete an ended run in the caller's transaction; return whether it is gone.
+
+    It stays while another run uses results of it, or one of its own task groups is not settled.
+
+    Raises:
+        NotFound: there is no such run.
+    """
+    run = await _lock(connection, run_id)
+    used = await fetch_all(connection, _Group, SQL["used_by"], {"uuid": run_id})
+    if run.state not in RUN.terminal or used:
+        return False
+    for group in await fetch_all(connection, _Group, SQL["own_groups"], {"run": run.id}):
+        locked = await lock_group_and_leases(connection, group.task_group)
+        if not await remove_settled(connection, locked.number):
+            return False
+    await connection.execute(SQL["delete_ends"], {"run": run.id})
+    await connection.execute(SQL["delete_run"], {"run": run.id})
+    return True
 
 
 async def _check_unused(connection: Connection, run: _Locked, run_id: UUID) -> None:

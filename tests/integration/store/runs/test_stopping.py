@@ -1,11 +1,17 @@
 """Cancelling and deleting runs."""
 
+from dataclasses import replace
+from datetime import timedelta
+
 import pytest
 
 from mitosis.contracts.errors import Conflict, InvalidTransition, NotFound
+from mitosis.contracts.retention import RetentionTerms
 from mitosis.contracts.runs import CancelRun, RerunRun
+from mitosis.store.retention.deletion import ExpiredRows
 from mitosis.store.runs.starting import rerun
 from mitosis.store.runs.stopping import cancel_run, delete_run
+from tests.support.aging import time_passes
 from tests.support.runs import command, job, runs
 
 
@@ -88,3 +94,32 @@ async def test_a_run_whose_results_are_used_stays(database: str) -> None:
         await delete_run(r.w.store, second)
         await delete_run(r.w.store, run)
         assert await r.w.value("SELECT count(*) FROM runs") == 0
+
+
+async def test_a_run_whose_time_has_passed_is_deleted_with_its_groups(database: str) -> None:
+    options = RetentionTerms(task_groups=timedelta(hours=1))
+    async with runs(database) as r:
+        store = replace(r.w.store, retention=options)
+        run = await r.start(job({"a": command("a")}), own=True)
+        await cancel_run(r.w.store, run, CancelRun())
+        group = (await r.view(run)).steps[0].task_group_id
+        assert group is not None
+        await time_passes(r.w, 1)
+        await ExpiredRows(store).delete()
+        assert (await r.view(run)).state == "cancelled", "its group is not settled"
+        await r.w.control.finalize(group)
+        assert (await r.w.control.settle(group)).settled
+        await time_passes(r.w, 1)
+        await r.w.rows("UPDATE retention SET next_at = now()")
+        await ExpiredRows(store).delete()
+        assert await r.w.value("SELECT count(*) FROM runs") == 0
+        assert await r.w.value("SELECT count(*) FROM task_groups WHERE name LIKE 'run-%%'") == 0
+
+
+async def test_a_step_without_tasks_any_more_is_run_again(database: str) -> None:
+    async with runs(database) as r:
+        run = await r.start(job({"a": command("a"), "b": command("b", after="a")}))
+        await r.finish(lambda words, attempt: words[0] == "a")
+        await r.w.rows("DELETE FROM task")
+        again = (await rerun(r.w.store, run, r.w.user_id, RerunRun())).run_id
+        assert await r.states(again) == {"a": "running", "b": "waiting"}
