@@ -28,6 +28,7 @@ from api.routes import (
     templates,
     temporal_ui,
     tokens,
+    user_groups,
     users,
     workers,
 )
@@ -104,6 +105,7 @@ def _authenticated() -> APIRouter:
         workers,
         task_groups,
         users,
+        user_groups,
         tokens,
         temporal_ui,
         retention,

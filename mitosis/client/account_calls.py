@@ -20,6 +20,7 @@ from mitosis.contracts.account_http import (
 )
 from mitosis.contracts.accounts import Role
 from mitosis.contracts.http import Login, Me, Page, Token
+from mitosis.contracts.retention import KeepTaskGroups, UserGroupRetention
 
 
 class AccountCalls(RepeatedCalls):
@@ -91,6 +92,31 @@ class AccountCalls(RepeatedCalls):
         path = _path(username) + "/unlock"
         return await self._repeat(lambda: self._api.model(UserInfo, "POST", path))
 
+    async def kept_task_groups(self, group_name: str) -> UserGroupRetention:
+        """Return how long the settled task groups of a user group are kept.
+
+        Raises:
+            NotFound: there is no such user group.
+        """
+        return await self._get(UserGroupRetention, _retention_path(group_name))
+
+    async def keep_task_groups(
+        self, group_name: str, keep: timedelta | None, *, for_ever: bool = False
+    ) -> UserGroupRetention:
+        """Set how long the settled task groups of a user group are kept; needs the role admin in it.
+
+        Args:
+            group_name: its name.
+            keep: from settlement on, at least an hour; None: as the deployment says.
+            for_ever: until a user deletes them.
+
+        Raises:
+            NotFound: there is no such user group.
+        """
+        body = KeepTaskGroups(keep=keep, for_ever=for_ever)
+        path = _retention_path(group_name)
+        return await self._repeat(lambda: self._api.model(UserGroupRetention, "PUT", path, body))
+
     def token_holders(self) -> AsyncIterator[TokenHolder]:
         """Iterate over those with valid tokens that the caller may revoke."""
         return self._pages(Page[TokenHolder], "/tokens", {})
@@ -126,6 +152,10 @@ class AccountCalls(RepeatedCalls):
             NotFound: the Temporal server is not the embedded one.
         """
         return (await self._api.model(UiLink, "POST", "/temporal-ui")).path
+
+
+def _retention_path(group_name: str) -> str:
+    return f"/user-groups/{quote(group_name, safe='')}/retention"
 
 
 def _path(username: str) -> str:

@@ -10,6 +10,7 @@ from mitosis.client.sync_task_group import each_of
 from mitosis.contracts.account_http import RevokedTokens, TokenHolder, UserInfo
 from mitosis.contracts.accounts import Role
 from mitosis.contracts.http import Token
+from mitosis.contracts.retention import UserGroupRetention
 
 
 class SyncAccountCalls:
@@ -45,6 +46,14 @@ class SyncAccountCalls:
 
     def unlock_user(self, username: str) -> UserInfo:
         return self._loop.run(self._client.unlock_user(username))
+
+    def kept_task_groups(self, group_name: str) -> UserGroupRetention:
+        return self._loop.run(self._client.kept_task_groups(group_name))
+
+    def keep_task_groups(
+        self, group_name: str, keep: timedelta | None, *, for_ever: bool = False
+    ) -> UserGroupRetention:
+        return self._loop.run(self._client.keep_task_groups(group_name, keep, for_ever=for_ever))
 
     def token_holders(self) -> Iterator[TokenHolder]:
         return each_of(self._loop, self._client.token_holders())

@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Literal, TypeAlias, get_args
+from typing import Annotated, Literal, Self, TypeAlias, get_args
 
-from pydantic import AwareDatetime
+from pydantic import AfterValidator, AwareDatetime, model_validator
 
-from mitosis.contracts.http import AnswerBody
+from mitosis.contracts.checked_model import Flag
+from mitosis.contracts.duration import Duration
+from mitosis.contracts.http import AnswerBody, RequestBody
 
 RetentionKind: TypeAlias = Literal[
     "leases",
@@ -29,6 +31,15 @@ SHORTEST_BOOKKEEPING = timedelta(days=1)
 """Scheduling looks back for up to an hour, figures for up to a day."""
 SHORTEST_KEEP = timedelta(hours=1)
 """For at least this long a settled task group can be read."""
+
+
+def _long_enough(duration: timedelta) -> timedelta:
+    if duration < SHORTEST_KEEP:
+        raise ValueError("must be at least 1 hour")
+    return duration
+
+
+KeepDuration = Annotated[Duration, AfterValidator(_long_enough)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +72,30 @@ class KeptRows(AnswerBody):
     """When the next one begins."""
     overdue_seconds: float
     """Since then, by the clock of PostgreSQL; 0 before it."""
+
+
+class KeepTaskGroups(RequestBody):
+    """For how long a user group keeps its settled task groups."""
+
+    keep: KeepDuration | None
+    """From settlement on; null: as the deployment says."""
+    for_ever: Flag = False
+    """Until a user deletes them; ``keep`` is null then."""
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Self:
+        if self.for_ever and self.keep is not None:
+            raise ValueError("give keep or for_ever, not both")
+        return self
+
+
+class UserGroupRetention(AnswerBody):
+    group_name: str
+    keep_seconds: float | None
+    """None: for ever, or as the deployment says."""
+    for_ever: bool
+    deployment_keep_seconds: float | None
+    """Where the user group has no time of its own; None: until a user deletes them."""
 
 
 class Retention(AnswerBody):

@@ -10,6 +10,7 @@ from mitosis.cli.arguments import LimitOption
 from mitosis.cli.context import Cli
 from mitosis.cli.registration import register
 from mitosis.cli.rendering import Item, Table, time_text
+from mitosis.cli.user.keep import keep
 from mitosis.contracts.accounts import RANK, Role
 from mitosis.contracts.errors import InvalidRequest
 
@@ -29,7 +30,10 @@ UserArgument = Annotated[str, typer.Argument(metavar="USERNAME", help="Name of t
 
 @app.callback()
 def user() -> None:
-    """Make, lock and list accounts, and set passwords."""
+    """Make, lock and list accounts, set passwords, and say how long task groups are kept."""
+
+
+register(app, "keep")(keep)
 
 
 @register(app, "list")

@@ -41,6 +41,7 @@ def routes_with_a_body(api: Api, manager_id: UUID, run_id: str) -> list[tuple[st
         "worker_id": "mailer",
         "username": "admin",
         "run_id": run_id,
+        "group_name": "admin",
     }
     others = dict.fromkeys(("task_group_id", "task_uuid"), uuid4())
     return [(method, path.format(**filled, **others)) for method, path in found]

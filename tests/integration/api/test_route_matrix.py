@@ -30,6 +30,7 @@ JOB_FIELDS = {"name": "etl", "steps": {"one": STEP}}
 GROUP, TASK, TEMPLATE = "/task-groups/{reference}", "/tasks/{task_uuid}", "/task-group-templates"
 HOST, JOB = "/managers/{manager_id}", "/jobs/{reference}"
 RUN = "/runs/{run_id}"
+KEPT = "/user-groups/{group_name}/retention"
 WORKER, NAMED = "/workers/{worker_id}", "/named-tasks/{namespace}/{name}/{version}"
 
 RULES = {
@@ -85,6 +86,7 @@ RULES = {
         f"GET {WORKER}/registrations",
         f"GET {NAMED}/workers",
         f"GET {NAMED}/available-worker",
+        f"GET {KEPT}",
     ],
     "write": [
         f"PUT {GROUP}",
@@ -117,7 +119,13 @@ RULES = {
         f"POST {HOST}/retry-setup",
         f"POST {HOST}/release-quarantine",
     ],
-    "admin": [f"PUT {HOST}", f"DELETE {HOST}", f"POST {HOST}/token", "POST /tokens/revoke"],
+    "admin": [
+        f"PUT {HOST}",
+        f"DELETE {HOST}",
+        f"POST {HOST}/token",
+        "POST /tokens/revoke",
+        f"PUT {KEPT}",
+    ],
     "manager": [
         "POST /managers/hello",
         "POST /managers/goodbye",
@@ -160,6 +168,7 @@ BODIES = {
     "POST /workers": {"worker_id": "other"},
     "POST /users": {"username": "new"},
     "PUT /users/{username}/password": {"password": "secret words"},
+    f"PUT {KEPT}": {"keep": None},
     "POST /tokens/revoke": {"worker_id": "service"},
     "POST /workers/heartbeat": {"incarnation": 1},
     "POST /workers/goodbye": {"incarnation": 1},
@@ -169,6 +178,7 @@ BODIES = {
 PLACES: dict[str, object] = {
     "worker_id": "service",
     "username": "reader",
+    "group_name": "ann",
     "namespace": "n",
     "name": "t",
     "version": "1",

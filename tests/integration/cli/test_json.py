@@ -96,6 +96,7 @@ MORE: dict[str, Sequence[Sequence[str]]] = {
     "user list": [[]],
     "user add": [["second", "--password-file", "{password}", "--role", "person:read"]],
     "user passwd": [["second", "--password-file", "{password}"]],
+    "user keep": [["person"], ["person", "30d"]],
     "user lock": [["second"]],
     "user unlock": [["second"]],
     "token list": [[]],
