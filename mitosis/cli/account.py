@@ -35,7 +35,7 @@ def login(
     password = read_password(password_file)
     with cli.client() as client:
         answer = client.login(username, password)
-    kept_in = store_token(cli.target.api_url, answer.token)
+    kept_in = store_token(cli.target.http_url, answer.token)
     data = {
         "username": username,
         "expires_at": answer.expires_at.isoformat(),
@@ -57,8 +57,8 @@ def logout(cli: Cli) -> None:
     """
     from mitosis.cli.connection import store_token
 
-    store_token(cli.target.api_url, None)
-    url = cli.target.api_url
+    store_token(cli.target.http_url, None)
+    url = cli.target.http_url
     cli.output.item(Item({"api_url": url}, [("deleted", f"the login for {url}")], url))
 
 

@@ -89,7 +89,7 @@ COMMANDS: Mapping[str, Subcommand] = {
     ),
     "user": Subcommand(
         "mitosis.cli.user.commands:app",
-        "Make, lock and list accounts, and set passwords.",
+        "Make, lock and list accounts, set passwords, and say how long task groups are kept.",
     ),
     "token": Subcommand(
         "mitosis.cli.token.commands:app",

@@ -15,5 +15,5 @@ def ui(cli: Cli) -> None:
     url = cli.settings.temporal.ui_url
     if url is None:
         with cli.client() as client:
-            url = cli.target.api_url.rstrip("/") + client.temporal_ui_path()
+            url = cli.target.http_url.rstrip("/") + client.temporal_ui_path()
     cli.output.item(Item({"url": url}, [("open", url)], url))

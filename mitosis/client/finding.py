@@ -46,7 +46,8 @@ class StackConnection(BaseModel):
 class Target:
     """The API that a command talks to."""
 
-    api_url: str
+    http_url: str
+    """As it is shown; a login is stored for it. It may be a ``unix:`` address that was given."""
     token: str | None
     origin: str
     """Where the address came from, for error messages."""
@@ -58,7 +59,7 @@ class Target:
     @property
     def address(self) -> str:
         """The address to connect to."""
-        return self.api_url if self.socket is None else f"{SCHEME}{self.socket}"
+        return self.http_url if self.socket is None else f"{SCHEME}{self.socket}"
 
 
 def read_connection(data_dir: Path) -> StackConnection | None:

@@ -57,7 +57,6 @@ NOT_WRITTEN: Mapping[Name, str] = {
     ("task_group_managers", "matched_tags"): NOT_READ["task_group_managers", "matched_tags"],
     ("leases", "worker_tags"): NOT_READ["leases", "worker_tags"],
     ("user_groups", "state"): "no verb locks a user group; an administrator can",
-    ("user_groups", "keep_seconds"): "as above, how long its settled task groups are kept",
     ("api_pulse", "only_row"): "it allows one row",
     **{
         ("step_ends", name): "the trigger of a migration writes it"

@@ -50,6 +50,7 @@ TESTED_ELSEWHERE = {
     "api/app.py": "the routes: integration/api/test_route_matrix.py",
     "api/held_calls.py": "integration/api/routes/test_tokens.py",
     "mitosis/contracts/worker_services.py": "integration/api/routes/test_workers.py",
+    "mitosis/contracts/retention.py": "integration/api/routes/test_user_groups.py",
     "mitosis/contracts/service_tasks.py": "integration/api/routes/test_service_tasks.py",
     "mitosis/contracts/templates.py": "integration/api/routes/test_templates.py",
     "mitosis/store/jobs/jobs.py": "integration/api/routes/test_jobs.py",

@@ -67,8 +67,8 @@ def _api(settings: Settings) -> Iterator[Check]:
     except MitosisError as error:
         yield fail("api", error.message, str(error.facts.get("hint", "")))
         return
-    if target.api_url.startswith("https:"):
-        yield certificate_check(target.api_url, target.ca_file, datetime.now(UTC))
+    if target.http_url.startswith("https:"):
+        yield certificate_check(target.http_url, target.ca_file, datetime.now(UTC))
     yield from _with_token(target)
     yield from _state_of(target)
 
@@ -98,9 +98,9 @@ def _access(target: Target, client: "SyncClient") -> Check:
         return fail(
             "api",
             error.message,
-            f"is {target.api_url} a Mitosis API? The address is from {target.origin}",
+            f"is {target.http_url} a Mitosis API? The address is from {target.origin}",
         )
-    return ok("api", f"{target.api_url}, as {me.username}")
+    return ok("api", f"{target.http_url}, as {me.username}")
 
 
 def _processes(client: "SyncClient") -> Iterator[Check]:
@@ -149,7 +149,7 @@ def _state_of(target: Target) -> Iterator[Check]:
     """Check the servers behind the API and its clock; nothing if it does not answer."""
     import httpx2
 
-    url = target.api_url
+    url = target.http_url
     try:
         verify = trusting(target.ca_file) if url.startswith("https:") else True
         with httpx2.Client(

@@ -35,7 +35,7 @@ def test_the_stack_of_the_data_folder_is_reached_over_its_socket_without_a_token
 ) -> None:
     for found in (settings(data_dir), settings(data_dir, api__url=HERE)):
         target = find_api(found)
-        assert (target.api_url, target.token) == (HERE, None)
+        assert (target.http_url, target.token) == (HERE, None)
         assert target.address == f"unix:{data_dir}/api.sock"
     store_token(HERE, "login-token")
     target = find_api(settings(data_dir))
