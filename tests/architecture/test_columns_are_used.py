@@ -48,7 +48,6 @@ NOT_READ: Mapping[Name, str] = {
         )
     },
     ("service_claims", "claimed_at"): "when it was claimed, for an administrator with psql",
-    ("open_task", "step_id"): "the trigger of a migration reads it",
 }
 """And why."""
 NOT_WRITTEN: Mapping[Name, str] = {

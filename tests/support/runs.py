@@ -14,6 +14,7 @@ from mitosis.store.dependencies.resolve import resolve_all
 from mitosis.store.runs.advance import advance_due
 from mitosis.store.runs.starting import NewRun, start_run
 from mitosis.store.runs.views import find_run, list_step_tasks, read_run, wait_for_run
+from mitosis.store.store import Store
 from tests.support.campaigns import Host, World, failed, spec_of, succeeded, world
 
 Judge = Callable[[list[str], int], Any]
@@ -64,7 +65,14 @@ class Runs:
         groups = {name: {"standing": "one" if name == "main" else name} for name in names}
         return {**definition, "groups": groups}
 
-    async def start(self, definition: dict[str, Any], *, own: bool = False, **fields: Any) -> UUID:
+    async def start(
+        self,
+        definition: dict[str, Any],
+        *,
+        own: bool = False,
+        store: Store | None = None,
+        **fields: Any,
+    ) -> UUID:
         """Start a run in the standing groups, or in its ``own``."""
         given = definition if own else self.standing(definition)
         new = NewRun(
@@ -74,7 +82,7 @@ class Runs:
             parameters=fields.pop("parameters", {}),
             **fields,
         )
-        return (await start_run(self.w.store, new)).run_id
+        return (await start_run(store or self.w.store, new)).run_id
 
     async def view(self, run: UUID) -> RunView:
         return await read_run(self.w.store, run)

@@ -4,6 +4,7 @@ Level-triggered: everything follows from the rows, so any process may do it at a
 times. An API process does it when it is notified of an ended task, the control worker every 5 s.
 """
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,6 +41,8 @@ SQL = load("runs/advance.sql")
 DUE = SQL["due"].replace("$turn$", SQL["turn"])
 NOT_REACHED = "a step that it comes after has ended otherwise"
 TIMED_OUT = "its timeout has passed"
+AT_ONCE = 4
+"""So many runs are carried on at once by one process: each takes a connection."""
 
 log = logging.getLogger(__name__)
 
@@ -79,15 +82,22 @@ async def advance_runs_of(store: Store, steps: Sequence[int]) -> Sequence[int]:
 
 
 async def _advance_each(store: Store, runs: Sequence[int]) -> Sequence[int]:
-    failed = []
-    for number in runs:
-        try:
-            await advance_run(store, number)
-        except MitosisError as error:
-            log.warning("run.not_advanced", extra={"run": number, "reason": error.message})
-            failed.append(number)
-        except Exception:  # a fault of one run holds up no other
-            log.exception("run.advance_failed", extra={"run": number})
+    """Carry on these runs, a few at once; return those to try again. One holds up no other."""
+    failed: list[int] = []
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def advance(number: int) -> None:
+        async with gate:
+            try:
+                await advance_run(store, number)
+            except MitosisError as error:
+                facts = {"run": number, "reason": error.message}
+                log.warning("run.not_advanced", extra=facts)
+                failed.append(number)
+            except Exception:
+                log.exception("run.advance_failed", extra={"run": number})
+
+    await asyncio.gather(*(advance(number) for number in runs))
     return failed
 
 

@@ -63,10 +63,17 @@ SELECT pg_notify('mitosis_outbox', '')
 UPDATE run_groups SET closed = true WHERE run_id = %(run)s AND name = %(name)s AND kind = %(kind)s
 
 -- name: tasks_to_cancel
--- Open tasks of steps whose rest is being cancelled.
-SELECT s.task_group, s.reason, r.grace_seconds, (array_agg(o.id ORDER BY o.id))[1:%(limit)s] AS task_ids
-  FROM runs AS r JOIN run_steps AS s ON s.run_id = r.id JOIN task_groups AS g ON g.uuid = s.task_group
-  JOIN step_tasks AS p ON p.step_id = s.id CROSS JOIN LATERAL unnest(p.task_ids) AS t (id)
-  JOIN open_task AS o ON o.group_id = g.id AND o.id = t.id
- WHERE r.id = %(run)s AND s.state = 'running' AND s.stopped_by IS NOT NULL
- GROUP BY s.id, s.task_group, s.reason, r.grace_seconds LIMIT 1
+-- Open tasks of a step whose rest is being cancelled, within the range of its numbers: the first ones are gone
+-- after each chunk.
+SELECT x.task_group, x.reason, x.grace_seconds, x.task_ids
+  FROM (SELECT s.task_group, s.reason, r.grace_seconds, ARRAY(
+                   SELECT o.id FROM open_task AS o
+                    WHERE o.group_id = g.id AND o.step_id = s.id
+                      AND o.id >= (SELECT min(p.task_ids[1]) FROM step_tasks AS p WHERE p.step_id = s.id)
+                      AND o.id <= (SELECT max(p.task_ids[cardinality(p.task_ids)]) FROM step_tasks AS p
+                                    WHERE p.step_id = s.id)
+                    ORDER BY o.id LIMIT %(limit)s) AS task_ids
+          FROM runs AS r JOIN run_steps AS s ON s.run_id = r.id JOIN task_groups AS g ON g.uuid = s.task_group
+         WHERE r.id = %(run)s AND s.state = 'running' AND s.stopped_by IS NOT NULL
+           AND s.created > s.succeeded + s.failed + s.cancelled) AS x
+ WHERE cardinality(x.task_ids) > 0 LIMIT 1

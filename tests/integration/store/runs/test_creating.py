@@ -1,7 +1,10 @@
 """The tasks of steps: arrays over results, elementwise arrays, windows, and what refuses them."""
 
+from dataclasses import replace
 from typing import Any
 
+from mitosis.store.runs.advance import advance_due
+from mitosis.store.store import QueueLimits
 from tests.support.runs import command, job, runs
 
 
@@ -100,3 +103,22 @@ async def test_no_more_tasks_are_open_than_the_run_may_have(database: str) -> No
                 break
         assert most == 2
         assert ((await r.view(run)).state, len(r.started)) == ("success", 10)
+
+
+async def test_a_full_queue_is_tried_again(database: str) -> None:
+    async with runs(database) as r:
+        w = r.w
+        full = replace(w.store, queue_limits=QueueLimits(per_group=3))
+        run = await r.start(
+            job({"a": command("a", count=3), "b": command("b", after={"a": "each"})})
+        )
+        await w.rows("UPDATE runs SET due = true")
+        assert await r.states(run) == {"a": "running", "b": "running"}
+        second = await r.start(job({"c": command("c", count=2)}), store=full)
+        assert (await r.view(second)).tasks_created == 0
+        await advance_due(full)
+        assert (await r.view(second)).steps[0].state == "running"
+        await r.finish()
+        await advance_due(full)
+        await r.finish()
+        assert (await r.view(second)).state == "success"
