@@ -55,6 +55,7 @@ TESTED_ELSEWHERE = {
     "mitosis/contracts/templates.py": "integration/api/routes/test_templates.py",
     "mitosis/store/jobs/jobs.py": "integration/api/routes/test_jobs.py",
     "mitosis/store/runs/rows.py": "integration/store/runs/test_advance.py",
+    "mitosis/store/tasks/queue_limits.py": "integration/store/runs/test_creating.py",
     "mitosis/store/groups/templates.py": "integration/api/routes/test_templates.py",
     "mitosis/store/control/control_store.py": "adapters: integration/store/test_interleavings.py",
     "mitosis/store/leases/waiting.py": "unit/store/leases/test_reasons.py",

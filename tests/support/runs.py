@@ -11,10 +11,9 @@ from mitosis.contracts.runs import RunQuery, RunView, StepTask, StepTasksQuery
 from mitosis.contracts.wire import ClaimedTask, TaskReport
 from mitosis.jobs.reading import definition_of
 from mitosis.store.dependencies.resolve import resolve_all
-from mitosis.store.runs.advance import advance_due
 from mitosis.store.runs.starting import NewRun, start_run
+from mitosis.store.runs.turns import advance_due
 from mitosis.store.runs.views import find_run, list_step_tasks, read_run, wait_for_run
-from mitosis.store.store import Store
 from tests.support.campaigns import Host, World, failed, spec_of, succeeded, world
 
 Judge = Callable[[list[str], int], Any]
@@ -66,12 +65,7 @@ class Runs:
         return {**definition, "groups": groups}
 
     async def start(
-        self,
-        definition: dict[str, Any],
-        *,
-        own: bool = False,
-        store: Store | None = None,
-        **fields: Any,
+        self, definition: dict[str, Any], *, own: bool = False, carry_on: bool = True, **fields: Any
     ) -> UUID:
         """Start a run in the standing groups, or in its ``own``."""
         given = definition if own else self.standing(definition)
@@ -82,7 +76,10 @@ class Runs:
             parameters=fields.pop("parameters", {}),
             **fields,
         )
-        return (await start_run(store or self.w.store, new)).run_id
+        run = (await start_run(self.w.store, new)).run_id
+        if carry_on:
+            await advance_due(self.w.store)
+        return run
 
     async def view(self, run: UUID) -> RunView:
         return await read_run(self.w.store, run)

@@ -30,7 +30,7 @@ from mitosis.store.managers.views import observe_manager
 from mitosis.store.pg import outbox
 from mitosis.store.retention.deletion import ExpiredRows
 from mitosis.store.runs import stopping
-from mitosis.store.runs.advance import advance_due
+from mitosis.store.runs.turns import Turns
 from mitosis.store.runs.watching import observe_run
 from mitosis.store.store import Store
 
@@ -46,6 +46,7 @@ class ControlStore:
         self._store = store
         self._expired = ExpiredRows(store)
         self._discarding = endings.Discarding(store)
+        self._runs = Turns(store)
 
     async def observe_task_group(self, task_group_id: UUID) -> GroupView:
         view = await observe_group(self._store, task_group_id)
@@ -91,7 +92,8 @@ class ControlStore:
         await resolve_all(self._store)
 
     async def advance_runs(self) -> None:
-        await advance_due(self._store)
+        await self._runs.add_due()
+        await self._runs.take_all()
 
     async def observe_run(self, run_id: UUID) -> RunSituation:
         return await observe_run(self._store, run_id)

@@ -98,9 +98,12 @@ class Ended:
         self._all = True
         self._some.set()
 
-    async def take(self) -> set[int] | None:
-        """Wait until there are some, and remove them. None: all."""
-        await self._some.wait()
+    async def take(self, seconds: float | None = None) -> set[int] | None:
+        """Wait until there are some, for up to ``seconds``, and remove them. None: all."""
+        if seconds is None:
+            await self._some.wait()
+        else:
+            await wait_event(self._some, seconds)
         taken = None if self._all else self._numbers
         self._numbers, self._all = set(), False
         self._some.clear()

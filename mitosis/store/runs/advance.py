@@ -1,18 +1,13 @@
 """Carries on runs (protocol P15): counts what has ended, starts and ends steps, and ends the run.
 
 Level-triggered: everything follows from the rows, so any process may do it at any time and any number of
-times. An API process does it when it is notified of an ended task, the control worker every 5 s.
+times: see ``mitosis.store.runs.turns``.
 """
 
-import asyncio
-import logging
-from collections.abc import Sequence
 from dataclasses import dataclass
-from uuid import UUID
 
-from mitosis.contracts.errors import MitosisError, NotFound
+from mitosis.contracts.errors import MitosisError
 from mitosis.contracts.lifecycle import RUN, RunState, StepState
-from mitosis.contracts.task_cancel import CancelTasks
 from mitosis.jobs.order import next_steps
 from mitosis.jobs.progress import (
     StepProgress,
@@ -26,30 +21,19 @@ from mitosis.jobs.progress import (
     too_many_failures_of_run,
 )
 from mitosis.store.groups.endings import close_within
-from mitosis.store.pg.arrays import number_array
 from mitosis.store.pg.database import Connection
-from mitosis.store.pg.rows import fetch_all, fetch_one
+from mitosis.store.pg.rows import fetch_one
 from mitosis.store.pg.statements import load
 from mitosis.store.runs.creating import Creation
 from mitosis.store.runs.groups import add_groups
-from mitosis.store.runs.rows import Loaded, lock_run, save_steps
+from mitosis.store.runs.rows import TURN, Loaded, lock_groups, notify_run, poke_run, save_steps
 from mitosis.store.store import Store
-from mitosis.store.tasks.cancel import CHUNK as CANCEL_CHUNK
-from mitosis.store.tasks.cancel import cancel_tasks
 
 SQL = load("runs/advance.sql")
-DUE = SQL["due"].replace("$turn$", SQL["turn"])
 NOT_REACHED = "a step that it comes after has ended otherwise"
 TIMED_OUT = "its timeout has passed"
 AT_ONCE = 4
 """So many runs are carried on at once by one process: each takes a connection."""
-
-log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class _Number:
-    id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,92 +41,24 @@ class _Due:
     due: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _ToCancel:
-    task_group: UUID
-    reason: str | None
-    grace_seconds: float | None
-    task_ids: list[int]
-
-
-async def advance_due(store: Store) -> Sequence[int]:
-    """Carry on every run that waits for it; return those to try again."""
-    statement = SQL["due_runs"].replace("$due$", DUE)
-    async with store.database.connection() as connection:
-        found = await fetch_all(connection, _Number, statement, {})
-    return await _advance_each(store, [one.id for one in found])
-
-
-async def advance_runs_of(store: Store, steps: Sequence[int]) -> Sequence[int]:
-    """Carry on the runs of these steps; return the runs to try again."""
-    given = {"steps": number_array(steps)}
-    async with store.database.connection() as connection:
-        found = await fetch_all(connection, _Number, SQL["runs_of_steps"], given)
-    return await _advance_each(store, [one.id for one in found])
-
-
-async def _advance_each(store: Store, runs: Sequence[int]) -> Sequence[int]:
-    """Carry on these runs, a few at once; return those to try again. One holds up no other."""
-    failed: list[int] = []
-    gate = asyncio.Semaphore(AT_ONCE)
-
-    async def advance(number: int) -> None:
-        async with gate:
-            try:
-                await advance_run(store, number)
-            except MitosisError as error:
-                facts = {"run": number, "reason": error.message}
-                log.warning("run.not_advanced", extra=facts)
-                failed.append(number)
-            except Exception:
-                log.exception("run.advance_failed", extra={"run": number})
-
-    await asyncio.gather(*(advance(number) for number in runs))
-    return failed
-
-
-async def advance_run(store: Store, number: int) -> None:
-    """Carry on one run as far as it comes now, in short transactions; then the next run of its job."""
-    waiting = [number]
-    while waiting:
-        current = waiting.pop()
-        if await _advance(store, current):
-            given = {"run": current}
-            async with store.database.connection() as connection:
-                found = await fetch_all(connection, _Number, SQL["next_pending"], given)
-            waiting += [one.id for one in found if one.id != current]
-
-
-async def _advance(store: Store, number: int) -> bool:
-    """Carry on one run; return whether it has ended now."""
-    statement = SQL["is_due"].replace("$due$", DUE)
-    while True:
-        async with store.database.connection() as connection:
-            looked = await fetch_one(connection, _Due, statement, {"run": number})
-        if looked is None or not looked.due:
-            return False
-        async with store.database.transaction() as connection:
-            loaded = await lock_run(connection, number)
-            moved = loaded is not None and await carry_on(connection, store, loaded)
-        if loaded is None:
-            return False  # its holder looks again
-        if loaded.run.state in RUN.terminal:
-            return True
-        if not (await _cancel_stopped(store, number) or moved):
-            return False
-
-
 async def carry_on(
-    connection: Connection, store: Store, loaded: Loaded, *, is_new: bool = False
+    connection: Connection,
+    store: Store,
+    loaded: Loaded,
+    *,
+    is_new: bool = False,
+    refills: bool = True,
 ) -> bool:
     """Carry on a run whose row the transaction holds; return whether anything has changed.
+
+    ``refills``: whether a run that may have few open tasks gets each of them at once.
 
     Raises:
         MitosisError: a new run cannot start; one that was pending has failed instead.
     """
     run, began = loaded.run, False
     before = (run.state, run.stopped_by)
-    creation = Creation(connection, loaded, store.queue_limits.per_group)
+    creation = Creation(connection, loaded, store, refills=refills)
     if run.state is RunState.PENDING and run.stopped_by is None:
         began = await _begin(connection, store, loaded, is_new=is_new)
     if run.state is RunState.RUNNING or run.stopped_by is not None:
@@ -156,12 +72,12 @@ async def carry_on(
     if result is not None:
         run.state = result
     steps_changed = await save_steps(connection, loaded)
-    await _close_groups(connection, loaded)
+    await _close_groups(creation)
     run_changed = (run.state, run.stopped_by) != before
     changed = run_changed or steps_changed or loaded.counted or created
     await _save(connection, creation, began=began, changed=changed)
     if is_new or run_changed or _has_new_deadline(loaded):
-        await connection.execute(SQL["poke"], {"run": run.id})
+        await poke_run(connection, run.id)
     return changed
 
 
@@ -171,7 +87,7 @@ async def _begin(connection: Connection, store: Store, loaded: Loaded, *, is_new
     if loaded.definition.max_concurrent_runs is not None:
         given = {"job_name": run.job_name, "user_group": run.user_group_id}
         await connection.execute(SQL["lock_job"], given)
-        statement = SQL["is_turn"].replace("$turn$", SQL["turn"])
+        statement = SQL["is_turn"].replace("$turn$", TURN)
         turn = await fetch_one(connection, _Due, statement, {"run": run.id})
         if turn is None or not turn.due:
             return False
@@ -260,17 +176,23 @@ def _may_clean_up(loaded: Loaded, name: str) -> bool:
     return started and cleans_up(loaded.definition.steps[name])
 
 
-async def _close_groups(connection: Connection, loaded: Loaded) -> None:
+async def _close_groups(creation: Creation) -> None:
     """Close the own task groups that no step needs any more."""
-    for key, group in sorted(loaded.groups.items(), key=lambda one: str(one[1].task_group)):
-        if group.standing or group.closed:
-            continue
-        if any(step.task_group == group.task_group and not step.ended for step in loaded.steps):
-            continue
-        await close_within(connection, group.task_group, "no step of its run needs it any more")
+    loaded = creation.loaded
+    needed = {step.task_group for step in loaded.steps if not step.ended}
+    unneeded = [
+        (key, group)
+        for key, group in loaded.groups.items()
+        if group.may_close and group.task_group not in needed
+    ]
+    if unneeded and not creation.locked:
+        await lock_groups(creation.connection, [group.task_group for _, group in unneeded])
+    for key, group in unneeded:
+        reason = "no step of its run needs it any more"
+        await close_within(creation.connection, group.task_group, reason)
         group.closed = True
         given = {"run": loaded.run.id, "name": key.name, "kind": key.kind}
-        await connection.execute(SQL["closed"], given)
+        await creation.connection.execute(SQL["closed"], given)
 
 
 async def _save(connection: Connection, creation: Creation, *, began: bool, changed: bool) -> None:
@@ -290,7 +212,7 @@ async def _save(connection: Connection, creation: Creation, *, began: bool, chan
         "timeout": None if timeout is None else timeout.total_seconds(),
     }
     await connection.execute(SQL["save_run"], values)
-    await connection.execute(SQL["notify"], values)
+    await notify_run(connection, run.id, changed=changed, due=bool(values["due"]))
 
 
 def _has_new_deadline(loaded: Loaded) -> bool:
@@ -299,25 +221,3 @@ def _has_new_deadline(loaded: Loaded) -> bool:
         step.deadline is not None and loaded.before[step.id]["deadline"] is None
         for step in loaded.steps
     )
-
-
-async def _cancel_stopped(store: Store, number: int) -> bool:
-    """Cancel the open tasks of steps whose rest is to be cancelled; return whether there were any."""
-    found = False
-    while True:
-        given = {"run": number, "limit": CANCEL_CHUNK}
-        async with store.database.connection() as connection:
-            tasks = await fetch_one(connection, _ToCancel, SQL["tasks_to_cancel"], given)
-        if tasks is None:
-            return found
-        reason = tasks.reason or "its run was cancelled"
-        asked = CancelTasks(
-            task_ids=tuple(tasks.task_ids),
-            reason=reason[:1000],
-            grace_seconds=tasks.grace_seconds,
-        )
-        try:
-            await cancel_tasks(store, tasks.task_group, asked)
-        except NotFound:  # deleted since, with its tasks
-            return found
-        found = True

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 import msgspec
 import psycopg
@@ -17,22 +18,29 @@ from mitosis.contracts.errors import (
     TooLarge,
 )
 from mitosis.contracts.lifecycle import StepState
-from mitosis.contracts.task import SubmittedTask
+from mitosis.contracts.task import MAX_TASKS_PER_SUBMIT, SubmittedTask, encode_submission
+from mitosis.jobs.definition import JobDefinition
 from mitosis.jobs.expansion import count_of, tasks_of
 from mitosis.jobs.parameters import MAX_VALUE_BYTES
-from mitosis.jobs.progress import StepProgress, may_create, room
+from mitosis.jobs.progress import StepProgress, may_create, room, storable
 from mitosis.jobs.rendering import Values, is_wanted
 from mitosis.jobs.results import results_named_by
 from mitosis.store.pg.arrays import number_array
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
-from mitosis.store.runs.rows import Loaded
+from mitosis.store.runs.rows import Loaded, lock_groups
+from mitosis.store.store import Store
+from mitosis.store.tasks.queue_limits import queue_room, waits_for_room
 from mitosis.store.tasks.submit import submit_within
 
 SQL = load("runs/creating.sql")
 CHUNK = 10_000
 """So many tasks are created by one transaction."""
+CHUNK_BYTES = 8_000_000
+"""And about so many bytes of them as JSON: one task more may begin below it."""
+SMALL_WINDOW = 32
+"""Up to so many open tasks of a run, each that ends makes room for the next at once."""
 NOT_WANTED = "its condition does not hold"
 
 
@@ -49,6 +57,20 @@ class _Size:
 @dataclass(frozen=True, slots=True)
 class _Result:
     value: Any
+    found: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """Tasks of one step with the indexes from ``start`` on."""
+
+    step: StepProgress
+    start: int
+    tasks: Sequence[SubmittedTask]
+
+    @property
+    def stop(self) -> int:
+        return self.start + len(self.tasks)
 
 
 @dataclass(slots=True)
@@ -57,11 +79,13 @@ class Creation:
 
     connection: Connection
     loaded: Loaded
-    most_unfinished: int
-    """Limit on the unfinished tasks of a task group."""
-    queue_full: bool = False
-    """Tasks could not be created now; trying again later can help."""
+    store: Store
+    refills: bool = True
+    """Whether a few tasks are created too, where the run may have few; else half of what it may have."""
+    locked: bool = False
+    """The task groups of the run that are open are locked."""
     _results: dict[str, Any] = field(default_factory=dict)
+    _bytes_left: int = field(default_factory=lambda: CHUNK_BYTES)
 
     async def start(self, step: StepProgress) -> None:
         """Start a step whose turn it is: decide how many tasks it has, or that it is skipped."""
@@ -73,73 +97,111 @@ class Creation:
                 step.end(StepState.SKIPPED, NOT_WANTED)
                 return
             step.total = count_of(definition, step.name, values)
-        except (InvalidRequest, TooLarge) as error:
-            step.end(StepState.FAILED, str(error))
+        except (InvalidRequest, TooLarge, NotFound) as error:
+            step.end(StepState.FAILED, error.message if isinstance(error, NotFound) else str(error))
             return
         step.state = StepState.RUNNING
         step.deadline = self.loaded.deadline(wanted.timeout)
 
     async def create_tasks(self) -> bool:
-        """Create the next tasks of running steps, up to :data:`CHUNK`; return whether some were.
+        """Create the next tasks of running steps; return whether some were.
 
-        Task groups are locked in the order of their ids, as far as steps do not follow one by one.
+        Up to :data:`CHUNK` tasks and about :data:`CHUNK_BYTES`. They are rendered before any task group is
+        locked, and all groups are locked before any task is written, by number (P14).
         """
-        left = CHUNK
-        for step in sorted(self.loaded.steps, key=lambda one: str(one.task_group)):
-            count = self._allowed(step, left)
-            if count:
-                left -= await self._create(step, count)
-        return left < CHUNK
+        chunks, left = [], CHUNK
+        rooms = {}
+        for step in self.loaded.steps:  # a step comes after those that it follows one by one
+            if not (count := self._allowed(step, left)) or self._bytes_left <= 0:
+                continue
+            group = step.task_group
+            if group not in rooms:
+                rooms[group] = await queue_room(self.connection, self.store, group)
+            room_now = rooms[group]
+            step.reason = None if room_now.tasks else room_now.reason
+            if room_now.tasks and (chunk := await self._render(step, min(count, room_now.tasks))):
+                chunks.append(chunk)
+                left -= len(chunk.tasks)
+                room_now.tasks -= len(chunk.tasks)
+                step.created = chunk.stop
+        if not chunks:
+            return False
+        await lock_groups(self.connection, self._groups_of(chunks))
+        self.locked = True
+        return any([await self._create(chunk) for chunk in chunks])
 
     def unfinished(self) -> bool:
         """Return whether more tasks may be created now."""
-        return any(self._allowed(step, CHUNK) for step in self.loaded.steps)
+        definition, steps = self.loaded.definition, self.loaded.steps
+        left = any(may_create(definition, step, self.loaded.by_name) for step in steps)
+        return left and room(definition, steps) != 0
 
     def _allowed(self, step: StepProgress, left: int) -> int:
         loaded = self.loaded
         count = min(may_create(loaded.definition, step, loaded.by_name), left)
         free = room(loaded.definition, loaded.steps)
-        return count if free is None else min(count, free)
+        if free is None:
+            return count
+        most = loaded.definition.max_concurrent_tasks or 0
+        enough = self.refills or left < CHUNK or most <= SMALL_WINDOW or free >= most / 2
+        return min(count, free) if enough else 0
 
-    async def _create(self, step: StepProgress, count: int) -> int:
-        """Create tasks of one step; return how many. What refuses them ends the step."""
-        start, stop = step.created, step.created + count
+    async def _render(self, step: StepProgress, count: int) -> _Chunk | None:
+        """Return the next tasks of a step. What cannot be rendered ends it."""
         try:
-            async with (
-                self.connection.transaction()
-            ):  # a savepoint: a refusal undoes this step only
-                ids = await self._submit(step, start, stop)
-                given = {"step": step.id, "start": start, "ids": number_array(ids)}
-                await self.connection.execute(SQL["add_tasks"], given)
-        except QueueFull:
-            self.queue_full = True
-            return 0
-        except (InvalidRequest, TooLarge, TaskGroupClosed, NotFound) as error:
+            values = await self._values(step)
+            tasks, size = await asyncio.to_thread(
+                render, self.loaded.definition, step, values, count, self._bytes_left
+            )
+        except (InvalidRequest, TooLarge, NotFound) as error:
             step.stop("error", _refusal(error))
-            return 0
-        except psycopg.DataError as error:
-            step.stop("error", f"a value cannot be stored: {error}")
-            return 0
-        step.created = stop
-        return count
+            return None
+        self._bytes_left -= size
+        return _Chunk(step, step.created, tasks)
 
-    async def _submit(self, step: StepProgress, start: int, stop: int) -> Sequence[int]:
-        values = await self._values(step)
-        tasks = await asyncio.to_thread(self._render, step.name, values, start, stop)
-        for parents in await self._parents(step, start, stop):
+    def _groups_of(self, chunks: Sequence[_Chunk]) -> Sequence[UUID]:
+        """Return the groups of the tasks, of those that they follow, and the ones that may be closed next."""
+        loaded = self.loaded
+        steps = [chunk.step for chunk in chunks]
+        names = {name for one in steps for name in loaded.definition.steps[one.name].each_of}
+        groups = {step.task_group for step in (*steps, *(loaded.by_name[name] for name in names))}
+        groups |= {one.task_group for one in loaded.groups.values() if one.may_close}
+        return [group for group in groups if group is not None]
+
+    async def _create(self, chunk: _Chunk) -> bool:
+        """Write the tasks of one chunk. What refuses them ends the step."""
+        step = chunk.step
+        each_of = self.loaded.definition.steps[step.name].each_of
+        is_created = False
+        if all(self.loaded.by_name[name].created >= chunk.stop for name in each_of):
+            try:
+                async with self.connection.transaction():  # a refusal undoes this step only
+                    ids = await self._submit(chunk)
+                    given = {"step": step.id, "start": chunk.start, "ids": number_array(ids)}
+                    await self.connection.execute(SQL["add_tasks"], given)
+                is_created = True
+            except QueueFull as error:
+                step.reason = storable(waits_for_room(error))
+            except (InvalidRequest, TooLarge, TaskGroupClosed, NotFound) as error:
+                step.stop("error", _refusal(error))
+            except psycopg.DataError as error:
+                step.stop("error", f"a value cannot be stored: {error}")
+        if not is_created:
+            step.created = chunk.start
+        return is_created
+
+    async def _submit(self, chunk: _Chunk) -> Sequence[int]:
+        step, tasks = chunk.step, chunk.tasks
+        for parents in await self._parents(step, chunk.start, chunk.stop):
             tasks = [
                 msgspec.structs.replace(task, depends_on=[*task.depends_on, parent])
                 for task, parent in zip(tasks, parents, strict=True)
             ]
         if step.task_group is None:
             raise NotFound("the run has no task group for it")
-        answer = await submit_within(
-            self.connection, self.most_unfinished, step.task_group, tasks, step.id
-        )
+        most = self.store.queue_limits.per_group
+        answer = await submit_within(self.connection, most, step.task_group, tasks, step.id)
         return answer.task_ids
-
-    def _render(self, name: str, values: Values, start: int, stop: int) -> list[SubmittedTask]:
-        return list(tasks_of(self.loaded.definition, name, values, start, stop))
 
     async def _parents(self, step: StepProgress, start: int, stop: int) -> list[list[int]]:
         """Return the tasks that precede each new task, by step; those of a succeeded step need no edges."""
@@ -147,7 +209,12 @@ class Creation:
         for name in self.loaded.definition.steps[step.name].each_of:
             before = self.loaded.by_name[name]
             if before.state is not StepState.SUCCEEDED:
-                given = {"step": before.source or before.id, "start": start, "stop": stop}
+                given = {
+                    "step": before.source or before.id,
+                    "start": start,
+                    "stop": stop,
+                    "chunk": MAX_TASKS_PER_SUBMIT,
+                }
                 rows = await fetch_all(self.connection, _Task, SQL["tasks_between"], given)
                 found.append([row.id for row in rows])
         return found
@@ -157,6 +224,7 @@ class Creation:
 
         Raises:
             TooLarge: the results that it names are too large.
+            NotFound: they are no longer there.
         """
         run = self.loaded.run
         needed = results_named_by(self.loaded.definition, step.name)
@@ -181,10 +249,33 @@ class Creation:
                 limit_bytes=MAX_VALUE_BYTES,
             )
         rows = await fetch_all(self.connection, _Result, SQL["results"], given)
+        if sum(row.found for row in rows) < step.succeeded:
+            raise NotFound(
+                f"results of {step.name} are gone: they, or their task group, were deleted before the"
+                " step that needs them could start"
+            )
         values = [row.value for row in rows]
         if self.loaded.definition.steps[step.name].is_array:
             return values
         return values[0] if values else None
+
+
+def render(
+    definition: JobDefinition, step: StepProgress, values: Values, count: int, most_bytes: int
+) -> tuple[Sequence[SubmittedTask], int]:
+    """Return the next tasks of a step, with their bytes as JSON: at least one, and none after ``most_bytes``.
+
+    Raises:
+        InvalidRequest, TooLarge: a task cannot be rendered, or is too large.
+    """
+    tasks: list[SubmittedTask] = []
+    size = 0
+    for task in tasks_of(definition, step.name, values, step.created, step.created + count):
+        tasks.append(task)
+        size += len(encode_submission(task, f"steps.{step.name}"))
+        if size >= most_bytes:
+            break
+    return tasks, size
 
 
 def _refusal(error: MitosisError) -> str:

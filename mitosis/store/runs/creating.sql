@@ -4,10 +4,10 @@
 INSERT INTO step_tasks (step_id, start, task_ids) VALUES (%(step)s, %(start)s, %(ids)s::bigint[])
 
 -- name: tasks_between
--- The tasks of a step with these indexes, in their order.
+-- The tasks of a step with these indexes, in their order. No row has more than a chunk.
 SELECT t.id
   FROM step_tasks AS p CROSS JOIN LATERAL unnest(p.task_ids) WITH ORDINALITY AS t (id, n)
- WHERE p.step_id = %(step)s AND p.start < %(stop)s AND p.start + cardinality(p.task_ids) > %(start)s
+ WHERE p.step_id = %(step)s AND p.start > %(start)s - %(chunk)s AND p.start < %(stop)s
    AND p.start + t.n - 1 >= %(start)s AND p.start + t.n - 1 < %(stop)s
  ORDER BY p.start + t.n
 
@@ -18,7 +18,7 @@ SELECT coalesce(sum(octet_length((r.detail -> 'result')::text)), 0)::bigint AS b
  WHERE p.step_id = %(step)s
 
 -- name: results
-SELECT r.detail -> 'result' AS value
+SELECT r.detail -> 'result' AS value, r.task_id IS NOT NULL AS found
   FROM step_tasks AS p CROSS JOIN LATERAL unnest(p.task_ids) WITH ORDINALITY AS t (id, n)
   LEFT JOIN task_result AS r ON r.task_id = t.id AND r.state = 'succeeded'
  WHERE p.step_id = %(step)s ORDER BY p.start + t.n

@@ -1,7 +1,7 @@
 """The rows of a run: what is read under its lock, and how its steps are written back."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -20,6 +20,8 @@ SQL = load("runs/rows.sql")
 MOST_ENDS = 50_000
 """So many ends of tasks are counted by one transaction."""
 KEPT_DEFINITIONS = 64
+TURN = SQL["turn"]
+"""Condition on a run ``r``: if it is pending, it may start."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,6 +54,11 @@ class RunGroup:
     task_group: UUID
     standing: bool
     closed: bool
+
+    @property
+    def may_close(self) -> bool:
+        """Whether it closes when no step needs it."""
+        return not (self.standing or self.closed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +110,7 @@ async def lock_run(connection: Connection, number: int) -> Loaded | None:
     run = await fetch_one(connection, RunRow, SQL["lock_run"], {"run": number})
     if run is None:
         return None
-    given = {"run": number, "limit": MOST_ENDS}
-    counted = (await connection.execute(SQL["count_ends"], given)).rowcount
+    counted = await count_ends(connection, number)
     steps = await fetch_all(connection, StepProgress, SQL["steps"], {"run": number})
     groups = await fetch_all(connection, RunGroup, SQL["groups"], {"run": number})
     now = await fetch_one(connection, _Now, SQL["now"], {})
@@ -118,6 +124,27 @@ async def lock_run(connection: Connection, number: int) -> Loaded | None:
         before={step.id: _columns(step) for step in steps},
         counted=counted > 0,
     )
+
+
+async def count_ends(connection: Connection, number: int) -> int:
+    """Count up to :data:`MOST_ENDS` ends of tasks in the steps of a run whose row is locked."""
+    given = {"run": number, "limit": MOST_ENDS}
+    return (await connection.execute(SQL["count_ends"], given)).rowcount
+
+
+async def lock_groups(connection: Connection, groups: Collection[UUID]) -> None:
+    """Lock all task groups that the transaction writes to, by number."""
+    await connection.execute(SQL["lock_groups"], {"groups": list(groups)})
+
+
+async def notify_run(connection: Connection, number: int, *, changed: bool, due: bool) -> None:
+    """Wake who waits for a change of the run; API processes too if more is left to do."""
+    await connection.execute(SQL["notify"], {"run": number, "changed": changed, "due": due})
+
+
+async def poke_run(connection: Connection, number: int) -> None:
+    """Have the workflow of the run look."""
+    await connection.execute(SQL["poke"], {"run": number})
 
 
 async def save_steps(connection: Connection, loaded: Loaded) -> bool:

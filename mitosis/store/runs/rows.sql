@@ -47,3 +47,32 @@ SELECT now() AS at
 
 -- name: groups
 SELECT g.name, g.kind, g.task_group, g.standing, g.closed FROM run_groups AS g WHERE g.run_id = %(run)s
+
+-- name: turn
+-- Whether a pending run may start.
+r.max_concurrent IS NULL
+OR (NOT EXISTS (SELECT FROM runs AS b
+                 WHERE b.user_group_id = r.user_group_id AND b.job_name = r.job_name AND b.ended_at IS NULL
+                   AND b.state = 'pending' AND b.id < r.id)
+    AND (SELECT count(*) FROM runs AS b
+          WHERE b.user_group_id = r.user_group_id AND b.job_name = r.job_name AND b.ended_at IS NULL
+            AND b.state = 'running') < r.max_concurrent)
+
+-- name: notify
+-- A run that is not through is carried on by an API process.
+SELECT CASE WHEN %(changed)s THEN pg_notify('mitosis_wake', %(run)s::bigint || '%%') END,
+       CASE WHEN %(changed)s AND %(due)s
+            THEN pg_notify('mitosis_wake', (SELECT min(s.id) FROM run_steps AS s WHERE s.run_id = %(run)s) || '$') END
+
+-- name: poke
+WITH written AS (
+    INSERT INTO outbox (kind, subject) SELECT 'run', r.uuid FROM runs AS r WHERE r.id = %(run)s
+)
+SELECT pg_notify('mitosis_outbox', '')
+
+-- name: lock_groups
+-- From here until the commit no task of these groups ends. Every transaction locks several by number.
+SELECT v.group_id FROM group_live AS v JOIN task_groups AS g ON g.id = v.group_id
+ WHERE g.uuid = ANY(%(groups)s::uuid[])
+ ORDER BY v.group_id
+   FOR NO KEY UPDATE OF v

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from mitosis.concurrency import cancel_and_wait, raise_if_cancelled
-from mitosis.store.runs.advance import advance_due, advance_runs_of
+from mitosis.store.runs.turns import Turns
 from mitosis.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -25,18 +25,19 @@ async def carrying_on_runs(store: Store) -> AsyncIterator[None]:
 
 
 async def _carry_on_for_ever(store: Store) -> None:
+    turns = Turns(store, refills=False)
+    ended = store.listening.ended_steps
     while True:
-        ended = store.listening.ended_steps
-        steps = await ended.take()
+        steps = await ended.take(turns.pause())
         raise_if_cancelled()
         try:
             if steps is None:
-                failed = await advance_due(store)
-            else:
-                failed = await advance_runs_of(store, sorted(steps))
+                await turns.add_due()
+            elif steps:
+                await turns.add_steps(sorted(steps))
         except Exception as error:  # noqa: BLE001 - this task ends with the API only
             log.warning("runs.failed", extra={"reason": str(error)})
-            failed = [0]
-        if failed:
             await asyncio.sleep(AFTER_FAILURE_SECONDS)
             ended.add_all()
+        else:
+            await turns.take_some()

@@ -27,7 +27,7 @@ from mitosis.jobs.parameters import bind
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
-from mitosis.store.runs.advance import advance_run, carry_on
+from mitosis.store.runs.advance import carry_on
 from mitosis.store.runs.rows import definition_of, lock_run
 from mitosis.store.store import Store
 
@@ -117,7 +117,6 @@ async def start_run(store: Store, new: NewRun) -> StartedRun:
         if isinstance(added, StartedRun):
             return added
         await _begin(connection, store, added.id)
-    await advance_run(store, added.id)
     return StartedRun(added.uuid, replayed=False)
 
 
@@ -158,7 +157,6 @@ async def rerun(store: Store, run_id: UUID, user_id: UUID, asked: RerunRun) -> S
         if not asked.all_steps:
             await _take_steps(connection, definition, earlier.id, added.id)
         await _begin(connection, store, added.id)
-    await advance_run(store, added.id)
     return StartedRun(added.uuid, replayed=False)
 
 

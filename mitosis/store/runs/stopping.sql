@@ -16,7 +16,8 @@ UPDATE runs AS r
 WITH written AS (
     INSERT INTO outbox (kind, subject) VALUES ('run', %(uuid)s)
 )
-SELECT pg_notify('mitosis_outbox', ''), pg_notify('mitosis_wake', %(run)s::bigint || '%%')
+SELECT pg_notify('mitosis_outbox', ''), pg_notify('mitosis_wake', %(run)s::bigint || '%%'),
+       pg_notify('mitosis_wake', (SELECT min(s.id) FROM run_steps AS s WHERE s.run_id = %(run)s) || '$')
 
 -- name: own_groups
 SELECT g.task_group FROM run_groups AS g

@@ -6,7 +6,7 @@ from uuid import UUID
 from mitosis.contracts.run_control import RunSituation
 from mitosis.store.pg.rows import fetch_one
 from mitosis.store.pg.statements import load
-from mitosis.store.runs.advance import advance_run
+from mitosis.store.runs.turns import advance_run
 from mitosis.store.store import Store
 
 SQL = load("runs/watching.sql")

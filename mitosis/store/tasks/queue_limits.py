@@ -3,15 +3,33 @@
 They hold back a submitter that is faster than the fleet before its tasks fill the disk.
 """
 
+from dataclasses import dataclass
 from uuid import UUID
 
 from mitosis.contracts.errors import QueueFull, TooLarge
+from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_one
 from mitosis.store.pg.statements import load
 from mitosis.store.store import QueueCount, Store
 
 SQL = load("tasks/queue_limits.sql")
 RETRY_AFTER_SECONDS = 5.0
+IN_GROUP = "in the group"
+OF_USER = "in the groups of this user"
+IN_ALL = "in all"
+
+
+@dataclass(slots=True)
+class QueueRoom:
+    """So many more tasks may be queued, and why not more."""
+
+    tasks: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Unfinished:
+    unfinished: int
 
 
 async def check_queue_limits(store: Store, task_group_id: UUID, count: int) -> None:
@@ -32,16 +50,51 @@ async def check_queue_limits(store: Store, task_group_id: UUID, count: int) -> N
         task_group_id, lambda: _count_queue(store, task_group_id)
     )
     if counted.total + count > limits.total:
-        raise queue_full("in all", counted.total, limits.total)
+        raise queue_full(IN_ALL, counted.total, limits.total)
     if counted.mine + count > limits.per_user:
-        raise queue_full("in the groups of this user", counted.mine, limits.per_user)
+        raise queue_full(OF_USER, counted.mine, limits.per_user)
 
 
 async def _count_queue(store: Store, task_group_id: UUID) -> QueueCount:
     async with store.database.connection() as connection:
-        parameters = {"group": task_group_id}
-        counted = await fetch_one(connection, QueueCount, SQL["queued"], parameters)
+        return await _count(connection, task_group_id)
+
+
+async def _count(connection: Connection, task_group_id: UUID) -> QueueCount:
+    parameters = {"group": task_group_id}
+    counted = await fetch_one(connection, QueueCount, SQL["queued"], parameters)
     return counted or QueueCount(mine=0, total=0)
+
+
+async def queue_room(connection: Connection, store: Store, task_group_id: UUID | None) -> QueueRoom:
+    """Return how many more tasks may be queued in a group, by the limit that allows the fewest.
+
+    Of a group that is gone: any number, for its refusal says more.
+    """
+    parameters = {"group": task_group_id}
+    own = await fetch_one(connection, _Unfinished, SQL["unfinished"], parameters)
+    limits = store.queue_limits
+    if own is None or task_group_id is None:
+        return QueueRoom(limits.per_group, "")
+    counted = await _count(connection, task_group_id)
+    store.queue_counts.put(task_group_id, counted)
+    rooms = (
+        QueueRoom(limits.per_group - own.unfinished, _waits(IN_GROUP, limits.per_group)),
+        QueueRoom(limits.per_user - counted.mine, _waits(OF_USER, limits.per_user)),
+        QueueRoom(limits.total - counted.total, _waits(IN_ALL, limits.total)),
+    )
+    least = min(rooms, key=lambda one: one.tasks)
+    return QueueRoom(max(least.tasks, 0), least.reason)
+
+
+def _waits(where: str, limit: int) -> str:
+    """Return why tasks are not created; without a count, so that it changes only with the limit."""
+    return f"it waits for room: up to {limit} tasks may be unfinished {where}"
+
+
+def waits_for_room(error: QueueFull) -> str:
+    """Return why tasks are not created whose group has become full since it was looked at."""
+    return _waits(IN_GROUP, int(error.facts["limit"]))
 
 
 def queue_full(where: str, unfinished: int, limit: int) -> QueueFull:

@@ -7,3 +7,6 @@ SELECT coalesce(sum(v.unfinished), 0)::bigint AS total,
   FROM (SELECT creator_id FROM task_groups WHERE uuid = %(group)s) AS mine,
        group_live AS v JOIN task_groups AS g ON g.id = v.group_id
  WHERE v.settled_at IS NULL
+
+-- name: unfinished
+SELECT v.unfinished FROM group_live AS v JOIN task_groups AS g ON g.id = v.group_id WHERE g.uuid = %(group)s

@@ -47,7 +47,7 @@ from mitosis.store.pg.tables import BLOCKED
 from mitosis.store.processes.live import require_task_state
 from mitosis.store.store import Store
 from mitosis.store.tasks.named import named_task_ids, wrong_kind
-from mitosis.store.tasks.queue_limits import check_queue_limits, queue_full
+from mitosis.store.tasks.queue_limits import IN_GROUP, check_queue_limits, queue_full
 
 SQL = load("tasks/submit.sql")
 SERVICE = "service"
@@ -271,7 +271,7 @@ async def _in_one_statement(database: Database, submission: _Submission) -> Subm
         raise wrong_kind(named=submission.named)
     if not row.accepts and not await _is_known(database, submission):
         if row.unfinished + count > submission.most:
-            raise queue_full("in the group", row.unfinished, submission.most)
+            raise queue_full(IN_GROUP, row.unfinished, submission.most)
         raise _closed(submission.group, row.state)
     return None
 
@@ -361,7 +361,7 @@ def _check_accepts(submission: _Submission, live: _LockedGroup) -> None:
     if live.state is not TaskGroupState.OPEN and not reopens:
         raise _closed(submission.group, live.state)
     if live.unfinished + len(submission.tasks) > submission.most:
-        raise queue_full("in the group", live.unfinished, submission.most)
+        raise queue_full(IN_GROUP, live.unfinished, submission.most)
 
 
 async def _enqueue(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mitosis.store.runs.advance import advance_due, advance_run
+from mitosis.store.runs.turns import advance_due, advance_run
 from tests.support.runs import command, job, runs
 
 PIPELINE = job(

@@ -1,11 +1,19 @@
 """The tasks of steps: arrays over results, elementwise arrays, windows, and what refuses them."""
 
-from dataclasses import replace
+import asyncio
 from typing import Any
 
-from mitosis.store.runs.advance import advance_due
+import pytest
+
+from mitosis.contracts.lifecycle import StepState
+from mitosis.jobs.progress import StepProgress
+from mitosis.jobs.reading import definition_of
+from mitosis.jobs.rendering import Values
+from mitosis.store.runs.creating import render
+from mitosis.store.runs.turns import advance_due
 from mitosis.store.store import QueueLimits
 from tests.support.runs import command, job, runs
+from tests.support.waiting import wait_until_async
 
 
 async def test_an_array_over_the_results_of_a_step(database: str) -> None:
@@ -105,20 +113,86 @@ async def test_no_more_tasks_are_open_than_the_run_may_have(database: str) -> No
         assert ((await r.view(run)).state, len(r.started)) == ("success", 10)
 
 
-async def test_a_full_queue_is_tried_again(database: str) -> None:
+@pytest.mark.parametrize("limit", ["per_group", "per_user", "total"])
+async def test_a_step_waits_for_room_in_the_queue_and_says_so(database: str, limit: str) -> None:
     async with runs(database) as r:
-        w = r.w
-        full = replace(w.store, queue_limits=QueueLimits(per_group=3))
-        run = await r.start(
-            job({"a": command("a", count=3), "b": command("b", after={"a": "each"})})
+        limits = QueueLimits(**{limit: 3})
+        object.__setattr__(r.w.store, "queue_limits", limits)
+        run = await r.start(job({"a": command("a", count=8)}))
+        await advance_due(r.w.store)
+        view = await r.view(run)
+        assert (view.steps[0].created, view.steps[0].state.value) == (3, "running")
+        assert "waits for room: up to 3 tasks may be unfinished" in str(view.steps[0].reason)
+        await advance_due(r.w.store)
+        assert (await r.view(run)).revision == view.revision, "waiting changes nothing"
+        for _ in range(8):
+            await r.work(most=3)
+        view = await r.view(run)
+        assert (view.state, view.tasks_succeeded, view.steps[0].reason) == ("success", 8, None)
+
+
+def test_a_chunk_ends_when_it_has_bytes_enough() -> None:
+    definition = definition_of(job({"a": command("a", "x" * 1_000, count=100)}))
+    step = StepProgress(id=1, name="a", state=StepState.RUNNING, total=100, created=90)
+    tasks, size = render(definition, step, Values(parameters={}), 10, 2_500)
+    assert (len(tasks), 3_000 < size < 4_000) == (3, True)
+    tasks, _ = render(definition, step, Values(parameters={}), 10, 10**9)
+    assert len(tasks) == 10
+
+
+async def test_a_transaction_has_bytes_for_all_its_steps(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mitosis.store.runs.creating.CHUNK_BYTES", 2_500)
+    steps = {name: command(name, "x" * 1_000, count=4) for name in ("a", "b")}
+    async with runs(database) as r:
+        run = await r.start(job(steps))
+        rows = await r.w.rows("SELECT cardinality(task_ids) AS n FROM step_tasks")
+        assert sorted(row["n"] for row in rows) == [1, 2, 2, 3]
+        assert (await r.view(run)).tasks_created == 8
+
+
+async def test_a_step_whose_results_are_gone_fails_with_the_reason(database: str) -> None:
+    steps = {
+        "list": command("list", count=2),
+        "wait": command("wait", after="list"),
+        "use": command("use", "{{ results.list }}", after="wait"),
+    }
+    async with runs(database) as r:
+        run = await r.start(job(steps))
+        await r.work(lambda words, attempt: 7)
+        await r.w.rows(
+            "DELETE FROM task_result WHERE task_id = (SELECT min(task_id) FROM task_result"
+            " WHERE detail ->> 'result' = '7')"
         )
-        await w.rows("UPDATE runs SET due = true")
-        assert await r.states(run) == {"a": "running", "b": "running"}
-        second = await r.start(job({"c": command("c", count=2)}), store=full)
-        assert (await r.view(second)).tasks_created == 0
-        await advance_due(full)
-        assert (await r.view(second)).steps[0].state == "running"
         await r.finish()
-        await advance_due(full)
-        await r.finish()
-        assert (await r.view(second)).state == "success"
+        view = await r.view(run)
+        assert (view.steps[2].state, view.state) == ("failed", "failed")
+        assert "results of list are gone" in str(view.steps[2].reason)
+
+
+async def test_the_groups_of_a_transaction_are_locked_by_number(database: str) -> None:
+    waiting = (
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+        " AND wait_event_type = 'Lock'"
+    )
+    steps = {
+        "first": command("first"),
+        "a": command("a", group="two", after="first"),
+        "b": command("b", after="first"),
+    }
+    async with runs(database, "one", "two") as r:
+        await r.start(job(steps))
+        host = r.hosts["one"]
+        await r.end(host, (await host.claim()).tasks, lambda words, attempt: None)
+        one, two = [
+            row["id"] for row in await r.w.rows("SELECT g.id FROM task_groups AS g ORDER BY g.id")
+        ]
+        lock = "SELECT group_id FROM group_live WHERE group_id = %s FOR UPDATE"
+        async with r.w.store.database.transaction() as other:
+            await other.execute(lock, (one,))
+            turn = asyncio.create_task(advance_due(r.w.store))
+            await wait_until_async(lambda: r.w.value(waiting))
+            await r.w.rows(lock + " NOWAIT", two)  # not locked: a turn waits for the first one only
+        await turn
+        assert await r.w.value("SELECT count(*) FROM open_task") == 2

@@ -1,8 +1,8 @@
 """The task groups of a run: its own close by themselves, standing ones may refuse."""
 
 from mitosis.contracts.runs import CancelRun
-from mitosis.store.runs.advance import advance_due
 from mitosis.store.runs.stopping import cancel_run
+from mitosis.store.runs.turns import advance_due
 from tests.support.runs import command, job, runs
 
 

@@ -21,9 +21,9 @@ from mitosis.contracts.wire import ClaimedTask
 from mitosis.jobs.definition import JobDefinition
 from mitosis.jobs.reading import definition_of
 from mitosis.store.dependencies.resolve import resolve_all
-from mitosis.store.runs.advance import advance_due, advance_run
 from mitosis.store.runs.starting import rerun
 from mitosis.store.runs.stopping import cancel_run
+from mitosis.store.runs.turns import advance_due, advance_run
 from mitosis.store.store import Store, StoreOptions
 from mitosis.store.tasks.cancel import cancel_tasks
 from mitosis.store.users.accounts import create_user

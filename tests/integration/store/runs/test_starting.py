@@ -14,9 +14,9 @@ from mitosis.contracts.errors import (
 from mitosis.contracts.lifecycle import StepState
 from mitosis.contracts.runs import CancelRun, RerunRun
 from mitosis.jobs.reading import definition_of
-from mitosis.store.runs.advance import advance_due
 from mitosis.store.runs.starting import NewRun, kept_steps, rerun, start_run
 from mitosis.store.runs.stopping import cancel_run
+from mitosis.store.runs.turns import advance_due
 from mitosis.store.users.accounts import create_user
 from tests.support.runs import Runs, command, job, runs
 

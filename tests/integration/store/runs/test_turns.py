@@ -1,0 +1,73 @@
+"""Runs take turns; one that fails waits alone, and ends if it cannot be carried on."""
+
+from typing import Any
+
+import pytest
+
+from mitosis.contracts.errors import DatabaseUnavailable, UpgradeInProgress
+from mitosis.store.runs import turns
+from mitosis.store.runs.advance import carry_on
+from mitosis.store.runs.turns import Turns, may_pass
+from tests.support.runs import Runs, command, job, runs
+
+
+async def number_of(r: Runs, run: Any) -> int:
+    return int(await r.w.value("SELECT id FROM runs WHERE uuid = %s", run))
+
+
+async def test_a_large_run_does_not_hold_up_a_small_one(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mitosis.store.runs.creating.CHUNK", 2)
+    async with runs(database) as r:
+        large = await r.start(job({"a": command("large", count=20)}), carry_on=False)
+        small = await r.start(job({"a": command("a", count=4)}), carry_on=False)
+        these = Turns(r.w.store)
+        await these.add_due()
+        await these.take()
+        await these.take()
+        assert [(await r.view(run)).tasks_created for run in (large, small)] == [4, 4]
+        await these.take_all()
+        assert [(await r.view(run)).tasks_created for run in (large, small)] == [20, 4]
+
+
+async def test_a_run_that_fails_waits_alone_and_ends_when_it_cannot_be_carried_on(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with runs(database) as r:
+        broken = await r.start(job({"a": command("a", count=2), "b": command("b", after="a")}))
+        good = await r.start(job({"a": command("good")}))
+        number = await number_of(r, broken)
+
+        async def fail_for_one(connection: Any, store: Any, loaded: Any, **more: Any) -> bool:
+            if loaded.run.id == number:
+                raise KeyError("its definition cannot be read")
+            return await carry_on(connection, store, loaded, **more)
+
+        monkeypatch.setattr(turns, "carry_on", fail_for_one)
+        host = r.hosts["one"]
+        claimed = (await host.claim(1)).tasks
+        await r.end(host, claimed, lambda words, attempt: None)
+        await r.end(host, (await host.claim(2)).tasks[1:], lambda words, attempt: None)
+        these = Turns(r.w.store)
+        await these.add_due()
+        await these.take_all()
+        assert (await r.view(good)).state == "success"
+        assert these.pause()
+        these.add([number])
+        assert these.pause(), "an end of a task does not shorten its pause"
+        for _ in range(turns.MOST_FAILURES):
+            these._failures[number].again_at = 0.0
+            await these.take()
+        view = await r.view(broken)
+        assert (view.state, view.stopped_by) == ("failed", "error")
+        assert "its definition cannot be read" in str(view.reason)
+        assert [step.state.value for step in view.steps] == ["failed", "cancelled"]
+        assert (view.tasks_open, view.tasks_succeeded, view.tasks_cancelled) == (0, 1, 1)
+        assert await r.w.value("SELECT count(*) FROM step_ends") == 0
+
+
+def test_what_is_away_or_upgraded_ends_no_run() -> None:
+    assert may_pass(DatabaseUnavailable())
+    assert may_pass(UpgradeInProgress())
+    assert not may_pass(KeyError("a"))
