@@ -52,6 +52,7 @@ _EXPRESSIONS = (
     *(
         "in_contact",
         "may_be_offered",
+        "gives_way",
         "fits",
         "busy_since",
         "unreachable_since",
@@ -62,6 +63,7 @@ _EXPRESSIONS = (
 """Of ``doubt.sql``; the first ones contain the last ones."""
 FOR_EACH_ROW: Mapping[str, LiteralString] = {
     "able_hosts": "($able$ AND g.id = v.group_id)",
+    "gives_way": "n.manager_id = v.manager_id",
 }
 ONCE: Mapping[str, LiteralString] = {
     "able_hosts": "able",
@@ -177,8 +179,8 @@ async def judge_group(connection: Connection, group_number: int, quarantine_afte
     await _judge(connection, await lock_group(connection, group_number), quarantine_after)
 
 
-async def end_leases_of_quarantined(connection: Connection) -> int:
-    """End the leases of quarantined hosts; return how many."""
+async def end_leases_of_blamed(connection: Connection) -> int:
+    """End the leases of quarantined hosts, and of suspected ones that run nothing; return how many."""
     return (await connection.execute(SQL["end_leases"])).rowcount
 
 

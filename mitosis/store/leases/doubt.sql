@@ -67,12 +67,20 @@ least((SELECT min(o.started_at) FROM leases AS n JOIN open_task AS o ON o.group_
 -- Whether the host of the row c of manager_live has been in contact lately.
 NOT c.offline AND c.last_contact_at > now() - interval '90 seconds'
 
+-- name: gives_way
+-- Whether the lease n of the group g ends if its host is suspected: tasks failed there, and it has had no success since.
+(EXISTS (SELECT FROM host_failures AS w WHERE w.group_id = g.id AND w.manager_id = n.manager_id
+            AND w.kind = 'tasks_failed' AND w.phase IN ('watched', 'suspected'))
+ OR EXISTS (SELECT FROM open_task AS w WHERE w.group_id = g.id AND w.state = 5 AND w.avoid = n.manager_id))
+
 -- name: may_be_offered
--- Whether the host m may be offered to the group g: not whether it is free, in contact or blamed.
+-- Whether the host m may be offered to the group g: not whether it is free, in contact or blamed. A lease that
+-- gives way takes no place.
 NOT m.draining AND $may_serve$ AND $member$ AND $fits$
 AND (g.max_managers IS NULL
      OR (SELECT count(*) FROM leases AS n
-          WHERE n.group_id = g.id AND n.state <> 'ended' AND n.manager_id IS DISTINCT FROM m.id) < g.max_managers)
+          WHERE n.group_id = g.id AND n.state <> 'ended' AND n.manager_id IS DISTINCT FROM m.id
+            AND NOT $gives_way$) < g.max_managers)
 
 -- name: able
 -- Hosts m that may be offered to a group g, were seen within the last hour, and are not held by another group; an offer
@@ -93,8 +101,8 @@ SELECT m.*, $busy_since$ AS busy_since, $unreachable_since$ AS unreachable_since
 
 -- name: elsewhere
 -- Hosts in contact that may serve the group, work under a lease of another one, and could be there soon: the other
--- group has nothing more to claim. While the host whose tasks failed is suspected or quarantined for any group,
--- every lease counts.
+-- group has nothing more to claim, or gives them nothing. While the host whose tasks failed is suspected or quarantined
+-- for any group, every lease counts.
 task_groups AS g
          CROSS JOIN LATERAL (
                SELECT m.*, l.group_id AS works_for, l.idle_until
@@ -109,7 +117,10 @@ task_groups AS g
                          WHERE q.manager_id = v.manager_id AND q.kind = 'tasks_failed'
                            AND ((q.phase = 'suspected' AND q.next_at > now())
                                 OR (q.phase = 'quarantined' AND q.incarnation = own.incarnation)))
-                OR NOT EXISTS (SELECT FROM open_task AS o WHERE o.group_id = m.works_for AND o.state = 0))
+                OR NOT EXISTS (SELECT FROM open_task AS o WHERE o.group_id = m.works_for AND o.state = 0)
+                OR EXISTS (SELECT FROM host_failures AS q
+                            WHERE q.group_id = m.works_for AND q.manager_id = m.id AND q.kind = 'tasks_failed'
+                              AND q.phase IN ('suspected', 'quarantined')))
            AND $may_be_offered$ AND NOT $blamed$ AND NOT $failed_there$
 
 -- name: possible
@@ -329,16 +340,21 @@ SELECT least(CASE WHEN EXISTS (SELECT FROM open_task AS o WHERE o.state = 5) OR 
                   THEN %(seldom)s::float8 END) AS seconds
 
 -- name: end_leases
--- Leases of quarantined hosts end, so that they can serve other groups; a locked one is left to the next round.
+-- Leases of quarantined hosts end, and those of suspected ones as soon as nothing runs under them: they can serve other
+-- groups, and leave their place among max_managers to a host that can try the tasks. A locked one is left to the
+-- next round.
 WITH ended AS (
-    UPDATE leases AS l SET state = 'ending', end_reason = 'quarantined'
-     WHERE l.epoch IN (
-           SELECT c.epoch FROM leases AS c
+    UPDATE leases AS l SET state = 'ending', end_reason = t.phase
+      FROM (SELECT c.epoch, f.phase FROM leases AS c
              JOIN managers AS m ON m.id = c.manager_id
              JOIN host_failures AS f ON f.group_id = c.group_id AND f.manager_id = c.manager_id
-            WHERE c.state = 'active' AND f.kind = 'tasks_failed' AND f.phase = 'quarantined'
-              AND f.incarnation = m.incarnation AND f.next_at > now()
-              FOR UPDATE OF c SKIP LOCKED)
+            WHERE c.state = 'active' AND f.kind = 'tasks_failed' AND f.next_at > now()
+              AND ((f.phase = 'quarantined' AND f.incarnation = m.incarnation)
+                   OR (f.phase = 'suspected'
+                       AND NOT EXISTS (SELECT FROM open_task AS o
+                                        WHERE o.group_id = c.group_id AND o.epoch = c.epoch AND o.state = 1)))
+              FOR UPDATE OF c SKIP LOCKED) AS t
+     WHERE l.epoch = t.epoch
     RETURNING l.manager_id, l.group_id
 ), pokes AS (
     INSERT INTO outbox (kind, subject)

@@ -19,7 +19,7 @@ from mitosis.store.kept import Kept
 from mitosis.store.leases.actions import carry_out, note_hostless, note_idle
 from mitosis.store.leases.capacity import end_stuck_leases
 from mitosis.store.leases.decisions import record_decision
-from mitosis.store.leases.doubt import end_leases_of_quarantined, judge_groups, next_judgement
+from mitosis.store.leases.doubt import end_leases_of_blamed, judge_groups, next_judgement
 from mitosis.store.leases.fleet import GroupRow
 from mitosis.store.leases.kept_fleet import present_fleet, read_ahead
 from mitosis.store.leases.silent_services import end_silent_registrations
@@ -76,7 +76,7 @@ async def _locked_round(
     done = await carry_out(connection, round_.actions, fleet.now)
     changed = asked_back + done.ended + done.renewed
     changed += await note_idle(connection, idle_until(round_))
-    changed += await end_leases_of_quarantined(connection)
+    changed += await end_leases_of_blamed(connection)
     hostless = await note_hostless(connection, round_.hostless())
     stale = {"api_stale_after": API_STALE_SECONDS}
     poked = (await connection.execute(SQL["poke_offered"], stale)).rowcount

@@ -13,7 +13,7 @@ a new one. Whatever the order:
 """
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -57,6 +57,7 @@ class GroupPlan:
     priority: int
     at: int
     """It is submitted in this step."""
+    most_hosts: int | None = None
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,8 @@ class Plan:
     groups: tuple[GroupPlan, ...]
     bad_after: tuple[int | None, ...]
     """Of each host: the number of tasks after which it fails everything; None: it is good."""
+    bad_for: tuple[frozenset[int], ...]
+    """Of each such host: the task groups whose tasks it fails."""
     silent: tuple[tuple[int, float, bool] | None, ...]
     """Of each host, if it is good: it is silent from this step on, for so many seconds, then restarted."""
     seed: int
@@ -79,13 +82,16 @@ GROUP_PLANS = st.builds(
     workers=st.integers(1, 8),
     priority=st.sampled_from([0, 0, 1]),
     at=st.sampled_from([0, 0, 1, 3, 10]),
+    most_hosts=st.sampled_from([None, None, 1, 2]),
 )
+ALL = frozenset(range(3))
 PLANS = st.builds(
     Plan,
     groups=st.lists(GROUP_PLANS, min_size=1, max_size=3).map(tuple),
     bad_after=st.lists(st.sampled_from([None, None, 0, 0, 3, 9]), min_size=2, max_size=3).map(
         tuple
     ),
+    bad_for=st.tuples(*[st.just(ALL) | st.frozensets(st.integers(0, 2), min_size=1)] * 3),
     silent=st.tuples(
         *[
             st.none()
@@ -104,16 +110,42 @@ IDLE = Plan(
         GroupPlan(tasks=16, broken=frozenset({2}), retries=1, workers=1, priority=1, at=1),
     ),
     bad_after=(9, None),
+    bad_for=(ALL, ALL),
     silent=((9, 120.0, False), (12, 20.0, False), None),
     seed=1916,
 )
 """The only good host is idle for another task group, and nobody may take it as long as others are awaited."""
+
+SWAPPED = Plan(
+    groups=(
+        GroupPlan(tasks=8, broken=frozenset(), retries=0, workers=8, priority=0, at=0),
+        GroupPlan(tasks=8, broken=frozenset(), retries=0, workers=8, priority=0, at=0),
+    ),
+    bad_after=(0, 0),
+    bad_for=(frozenset({0}), frozenset({1})),
+    silent=(None, None, None),
+    seed=3,
+)
+"""Each host is right for the task group of the other one, and suspected for its own."""
+FULL = Plan(
+    groups=(
+        GroupPlan(
+            tasks=20, broken=frozenset(), retries=0, workers=6, priority=0, at=0, most_hosts=1
+        ),
+    ),
+    bad_after=(0, None),
+    bad_for=(ALL, ALL),
+    silent=(None, None, None),
+    seed=0,
+)
+"""The broken host takes the only place of its task group."""
 
 
 @dataclass
 class Running:
     """A task group while the fleet runs."""
 
+    number: int
     plan: GroupPlan
     known: KnownGroup
     tasks: dict[int, int]
@@ -151,11 +183,15 @@ class Fleet:
     def w(self) -> World:
         return self.machine.w
 
-    def bad_after(self, host: UUID) -> int | None:
-        return self.plan.bad_after[self.order.index(host)]
+    def is_good(self, host: UUID, group: Running | None = None) -> bool:
+        """Whether it never fails a task of the group that is not broken; without one: of any group."""
+        index = self.order.index(host)
+        is_bad_for = group is None or group.number in self.plan.bad_for[index]
+        return self.plan.bad_after[index] is None or not is_bad_for
 
-    def is_good(self, host: UUID) -> bool:
-        return self.bad_after(host) is None
+    def fails(self, host: UUID, group: Running) -> bool:
+        after = self.plan.bad_after[self.order.index(host)]
+        return not self.is_good(host, group) and after is not None and self.done[host] >= after
 
     async def begin(self) -> None:
         for _ in self.plan.bad_after:
@@ -174,14 +210,14 @@ class Fleet:
             match="all",
             workers=plan.workers,
             exclusive=False,
-            max_managers=None,
+            max_managers=plan.most_hosts,
         )
         await self.machine.create_group(known)
         retry = RetryPolicy(max_attempts=plan.retries + 1)
         tasks = [TaskSubmission(command=["x"], retry=retry)] * plan.tasks
         answer = await self.w.submit_tasks(known.id, tasks)
         ids = {task: index for index, task in enumerate(sorted(answer.task_ids))}
-        self.groups[known.id] = Running(plan, known, ids)
+        self.groups[known.id] = Running(number, plan, known, ids)
 
     async def step(self, number: int) -> None:
         for index, plan in enumerate(self.plan.groups):
@@ -245,10 +281,9 @@ class Fleet:
         return True
 
     def _end_of(self, host: MachineHost, task: ClaimedTask) -> TaskReport:
-        after = self.bad_after(host.id)
-        fails = after is not None and self.done[host.id] >= after
-        self.done[host.id] += 1
         group = next(group for group in self.groups.values() if task.task_id in group.tasks)
+        fails = self.fails(host.id, group)
+        self.done[host.id] += 1
         facts: dict[str, Any] = {"started_at": self.clock + 1.0, "finished_at": self.clock + 1.5}
         if not fails and not group.is_broken(task.task_id):
             return succeeded(task, **facts)
@@ -263,7 +298,7 @@ class Fleet:
                 group.unwatched_at = self.clock
 
     def _could_try(self, host: UUID, group: Running, facts: Facts) -> bool:
-        if not self.is_good(host):
+        if not self.is_good(host, group):
             return False
         since = self.machine.oracle.hosts[host].silent_since
         if since is not None:
@@ -275,7 +310,8 @@ class Fleet:
         )
 
     def _is_busy(self, lease: LeaseRow, facts: Facts) -> bool:
-        return lease.state != "offered" and bool(facts.claimable.get(lease.group))
+        works = lease.state != "offered" and bool(facts.claimable.get(lease.group))
+        return works and not self.fails(lease.host, self.groups[lease.group])
 
     async def _note_lost(self, group: Running) -> None:
         rows = await self.w.rows(
@@ -299,11 +335,13 @@ class Fleet:
 
     async def _no_good_host_is_quarantined(self) -> None:
         rows = await self.w.rows(
-            "SELECT m.uuid FROM host_failures AS f JOIN managers AS m ON m.id = f.manager_id"
+            "SELECT m.uuid, g.uuid AS task_group FROM host_failures AS f"
+            " JOIN managers AS m ON m.id = f.manager_id JOIN task_groups AS g ON g.id = f.group_id"
             " WHERE f.phase = 'quarantined'"
         )
         for row in rows:
-            assert not self.is_good(row["uuid"]), (self.order.index(row["uuid"]), self.plan)
+            is_good = self.is_good(row["uuid"], self.groups[row["task_group"]])
+            assert not is_good, (self.order.index(row["uuid"]), self.plan)
 
     async def unfinished(self) -> int:
         return int(await self.w.value("SELECT count(*) FROM open_task"))
@@ -320,7 +358,7 @@ async def run(it: Fleet) -> None:
             return
         now = (unfinished, sum(it.done.values()), len(it.back_at), len(it.groups))
         moved_at, before = (it.clock if now != before else moved_at), now
-        if None in it.plan.bad_after:
+        if any(it.is_good(host) for host in it.order):
             assert it.clock - moved_at <= LONGEST_PAUSE_SECONDS, it.plan
     raise AssertionError(f"{unfinished} tasks have not ended: {it.plan}")
 
@@ -341,7 +379,7 @@ async def check(it: Fleet) -> None:
 @pytest.mark.spec("C-33")
 async def test_random_fleets_with_several_groups_keep_the_rules_of_blame(database: str) -> None:
     async with world(database) as w:
-        plans = [IDLE]
+        plans = [SWAPPED, replace(SWAPPED, bad_for=SWAPPED.bad_for[::-1]), FULL, IDLE]
 
         @settings(
             max_examples=examples(8),

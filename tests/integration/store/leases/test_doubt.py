@@ -265,3 +265,68 @@ async def test_a_retry_goes_to_another_host_first_and_after_a_while_to_any(datab
         await fail_all(second, list(second.held.values()))
         await w.rows("UPDATE open_task SET not_before = now() - interval '5 s' WHERE state = 4")
         assert [one.task_id for one in (await second.claim(2)).tasks] == [task.task_id]
+
+
+@pytest.mark.spec("C-33")
+async def test_two_hosts_that_are_suspected_for_their_groups_change_places(database: str) -> None:
+    """Each is right for the group of the other one; only the end of both leases lets them show it."""
+    async with world(database) as w:
+        groups = [await w.group("one"), await w.group("two")]
+        hosts = list[Host]()
+        for group in groups:
+            await many(w, group, 8)
+            hosts += await hosts_on(w, group, 1)
+        held = [(await host.claim(9)).tasks for host in hosts]
+        for host, tasks in zip(hosts, held, strict=True):
+            await fail_all(host, tasks)
+        await assign_round(w.store)
+        for host, group in zip(hosts, groups, strict=True):
+            reason = ReleaseReason.GROUP_ENDED
+            request = ReleaseRequest(manager_id=host.manager_id, epoch=host.epoch, reason=reason)
+            await release_lease(w.store, request)
+            await host.clean(group)
+        await assign_round(w.store)
+        for host, group in zip(hosts, reversed(groups), strict=True):
+            await host.take(group)
+            while tasks := (await host.claim(9)).tasks:
+                await host.finish(tasks)
+                await judge_groups(w.store)
+        for group in groups:
+            assert (await read_group(w.store, group)).tasks_succeeded == 8
+
+
+@pytest.mark.spec("C-33")
+async def test_a_suspected_host_that_still_runs_a_task_keeps_its_lease(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await many(w, group, 20)
+        bad, _ = await hosts_on(w, group, 2)
+        tasks = (await bad.claim(8)).tasks
+        await fail_all(bad, tasks[:7])
+        for left, state in ((tasks[7:], "active"), ([], "ending")):
+            await assign_round(w.store)
+            view = await observe_manager(w.store, bad.manager_id)
+            assert view.lease is not None
+            assert view.lease.state == state
+            await fail_all(bad, left)
+
+
+@pytest.mark.spec("C-33")
+async def test_a_failing_host_leaves_the_only_place_to_a_good_one(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group(max_managers=1)
+        await many(w, group, 20)
+        (bad,) = await hosts_on(w, group, 1)
+        good = await w.host()
+        await fail_all(bad, (await bad.claim(9)).tasks)
+        await assign_round(w.store)
+        request = ReleaseRequest(
+            manager_id=bad.manager_id, epoch=bad.epoch, reason=ReleaseReason.GROUP_ENDED
+        )
+        await release_lease(w.store, request)
+        await assign_round(w.store)
+        await good.take(group)
+        while tasks := (await good.claim(9)).tasks:
+            await good.finish(tasks)
+            await judge_groups(w.store)
+        assert (await read_group(w.store, group)).tasks_succeeded == 20

@@ -301,14 +301,15 @@ async def test_an_end_changes_the_counters_a_start_does_not_and_no_trigger_does(
         assert await unfinished() == 0
         on = await w.rows(
             "SELECT DISTINCT tgrelid::regclass::text FROM pg_trigger WHERE NOT tgisinternal"
-            " AND tgname <> 'open_task_parent_ended'"  # counts nothing
+            " AND tgname NOT IN ('open_task_parent_ended', 'open_task_of_step_ended')"  # count nothing
         )
         assert not [
             row for row in on if "task" in row["tgrelid"] and row["tgrelid"] != "task_groups"
         ]
         functions = await w.rows(
             "SELECT p.prosrc FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid"
-            " WHERE NOT t.tgisinternal AND t.tgname <> 'open_task_parent_ended'"
+            " WHERE NOT t.tgisinternal"
+            " AND t.tgname NOT IN ('open_task_parent_ended', 'open_task_of_step_ended')"
         )
         assert not [row for row in functions if "UPDATE" in row["prosrc"]]
 
