@@ -1,4 +1,4 @@
-"""Removes the values of environment variables from answers to users whose role is only read.
+"""Removes the values of environment variables and parameters from answers to users whose role is only read.
 
 Values may be secrets. Names stay, with null as their value: a reader sees which variables a hook, a worker or
 a task gets. Every route that answers with a task group, a task, a job, the definition of a run or a
@@ -15,7 +15,7 @@ from mitosis.contracts.errors import PermissionDenied
 from mitosis.contracts.following import GroupEvent, OutputEvent
 from mitosis.contracts.http import Page, TaskGroupInfo, TaskInfo
 from mitosis.contracts.jobs import JobVersion
-from mitosis.contracts.runs import RunDefinition
+from mitosis.contracts.runs import RunDefinition, RunView
 from mitosis.contracts.templates import TemplateInfo
 
 HOLDERS = (
@@ -87,6 +87,13 @@ def shown_run_definition(found: RunDefinition, *, values: bool) -> RunDefinition
     return found.model_copy(update={"definition": _without_values(found.definition)})
 
 
+def shown_run(run: RunView, *, values: bool) -> RunView:
+    """Return a run as a caller may see it: of its parameters, a reader sees the names."""
+    if values:
+        return run
+    return run.model_copy(update={"parameters": dict.fromkeys(run.parameters)})
+
+
 def shown_groups(page: Page[TaskGroupInfo], user: User) -> Page[TaskGroupInfo]:
     """Return a list of task groups of several user groups."""
     items = [shown_group(each, values=sees_values_in(user, each.group_name)) for each in page.items]
@@ -129,9 +136,17 @@ def require_values(spec: Mapping[str, Any], *, values: bool) -> None:
 
 def _without_values(definition: Mapping[str, Any]) -> dict[str, Any]:
     shown = {**definition, "steps": _parts(definition.get("steps"))}
+    if isinstance(parameters := definition.get("parameters"), Mapping):
+        shown["parameters"] = {name: _without_default(one) for name, one in parameters.items()}
     if "groups" in shown:
         shown["groups"] = {name: _parts(group) for name, group in shown["groups"].items()}
     return shown
+
+
+def _without_default(parameter: object) -> object:
+    if isinstance(parameter, Mapping) and "default" in parameter:
+        return {**parameter, "default": None}
+    return parameter
 
 
 def _parts(parts: object) -> object:

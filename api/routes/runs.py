@@ -1,13 +1,13 @@
 """Runs of jobs: start, list, show and wait, cancel, rerun, delete, and the tasks of their steps."""
 
 import asyncio
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Query, Request
 
 from api.deps import AppStateDep, UserDep, require_role_in_group
-from api.environments import sees_values_in, shown_run_definition
+from api.environments import sees_values_in, shown_run, shown_run_definition
 from api.limits import LimitedRoute
 from api.routes.jobs import visible_job
 from mitosis.contracts.accounts import User
@@ -27,7 +27,7 @@ from mitosis.contracts.runs import (
     StepTasksQuery,
 )
 from mitosis.jobs.reading import definition_of
-from mitosis.store.runs.starting import NewRun, StartedRun, rerun, start_run
+from mitosis.store.runs.starting import NewRun, StartedRun, rerun, start_run, started_before
 from mitosis.store.runs.stopping import cancel_run, delete_run
 from mitosis.store.runs.views import (
     FoundRun,
@@ -75,7 +75,14 @@ WritableRun = Annotated[FoundRun, Depends(writable_run)]
 @router.post(PATH, status_code=201)
 async def start(state: AppStateDep, user: UserDep, body: StartRun) -> RunView:
     """Start a run. The call returns when PostgreSQL has its first tasks, even while Temporal is down."""
-    new = await _new_run(state, user, body)
+    try:
+        new = await _new_run(state, user, body)
+    except NotFound:
+        key = body.idempotency_key
+        before = await started_before(state.store, user.user_id, key, _asked(body))
+        if before is None:
+            raise
+        return await _shown(state, before)
     return await _shown(state, await start_run(state.store, new))
 
 
@@ -96,8 +103,13 @@ async def _new_run(state: AppStateDep, user: User, body: StartRun) -> NewRun:
         name=body.name,
         labels=body.labels,
         idempotency_key=body.idempotency_key,
-        asked=body.model_dump(mode="json", exclude={"idempotency_key"}),
+        asked=_asked(body),
     )
+
+
+def _asked(body: StartRun) -> dict[str, Any]:
+    """Return what a call asks for: the same for a replay of its key."""
+    return body.model_dump(mode="json", exclude={"idempotency_key"})
 
 
 async def _shown(state: AppStateDep, started: StartedRun) -> RunView:
@@ -115,17 +127,23 @@ async def list_all(
 
 @router.get(ONE)
 async def show(
-    request: Request, state: AppStateDep, run: VisibleRun, query: Annotated[RunQuery, Query()]
+    request: Request,
+    state: AppStateDep,
+    user: UserDep,
+    run: VisibleRun,
+    query: Annotated[RunQuery, Query()],
 ) -> RunView:
-    """Return the run now, or as soon as it has changed or ended."""
+    """Return the run now, or as soon as it has changed or ended. Readers see no values of parameters."""
     if query.wait_seconds == 0:
-        return await read_run(state.store, run.run_id)
-    return await state.long_polls.hold(request, wait_for_run(state.store, run, query))
+        found = await read_run(state.store, run.run_id)
+    else:
+        found = await state.long_polls.hold(request, wait_for_run(state.store, run, query))
+    return shown_run(found, values=sees_values_in(user, run.group_name))
 
 
 @router.get(ONE + "/definition")
 async def definition(state: AppStateDep, user: UserDep, run: VisibleRun) -> RunDefinition:
-    """Return the definition that the run executes."""
+    """Return the definition that the run executes. Readers see no values of environments and defaults."""
     found = await read_definition(state.store, run.run_id)
     return shown_run_definition(found, values=sees_values_in(user, run.group_name))
 

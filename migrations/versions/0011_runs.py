@@ -45,6 +45,7 @@ CREATE TABLE runs (
     started_at      timestamptz,
     ended_at        timestamptz,
     deadline        timestamptz,
+    deleting        boolean NOT NULL DEFAULT false, -- it goes when its task groups have
     CHECK ((ended_at IS NULL) = (state IN ('pending', 'running')))
 );
 """
@@ -105,7 +106,8 @@ CREATE TABLE step_ends (
     task_id         bigint NOT NULL,
     state           text NOT NULL CHECK (state IN ('succeeded', 'failed', 'cancelled')),
     PRIMARY KEY (step_id, task_id)
-);
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 50000,
+        autovacuum_vacuum_cost_delay = 0);
 """
 
 NOTE_ENDED_TASK_OF_STEP = """
@@ -129,11 +131,11 @@ ALTER TABLE outbox
 """
 
 STATEMENTS: tuple[str, ...] = (
-    STEP_OF_TASKS,
     RUNS,
     "CREATE UNIQUE INDEX runs_by_key ON runs (user_group_id, idempotency_key) WHERE idempotency_key IS NOT NULL",
     "CREATE INDEX runs_of_group ON runs (user_group_id, id)",
     "CREATE INDEX runs_unfinished ON runs (user_group_id, job_name, id) WHERE ended_at IS NULL",
+    "CREATE INDEX runs_deleting ON runs (id) WHERE deleting",
     "CREATE INDEX runs_reruns ON runs (rerun_of) WHERE rerun_of IS NOT NULL",
     "CREATE INDEX runs_ended ON runs (ended_at) WHERE ended_at IS NOT NULL",
     RUN_GROUPS,
@@ -143,11 +145,13 @@ STATEMENTS: tuple[str, ...] = (
     STEP_TASKS,
     STEP_ENDS,
     NOTE_ENDED_TASK_OF_STEP,
+    STEP_OF_TASKS,
     "CREATE TRIGGER open_task_of_step_ended AFTER DELETE ON open_task"
     " FOR EACH ROW WHEN (OLD.step_id IS NOT NULL) EXECUTE FUNCTION note_ended_task_of_step()",
     POKES,
 )
-"""In this order, one statement each."""
+"""In this order, one statement each. Tables that are in use come last, since claims wait from their locks on:
+first the tasks, then the outbox, as in transactions that write both."""
 
 
 def upgrade() -> None:

@@ -94,6 +94,7 @@ class ControlStore:
     async def advance_runs(self) -> None:
         await self._runs.add_due()
         await self._runs.take_all()
+        await stopping.delete_marked(self._store)
 
     async def observe_run(self, run_id: UUID) -> RunSituation:
         return await observe_run(self._store, run_id)

@@ -351,6 +351,7 @@ runs = Table(
     Column("started_at", Moment),
     Column("ended_at", Moment),
     Column("deadline", Moment),
+    Column("deleting", Boolean, nullable=False, server_default=text("false")),
     CheckConstraint("(ended_at IS NULL) = (state IN ('pending', 'running'))"),
     Index(
         "runs_by_key",
@@ -367,6 +368,7 @@ runs = Table(
         "id",
         postgresql_where=text("ended_at IS NULL"),
     ),
+    Index("runs_deleting", "id", postgresql_where=text("deleting")),
     Index("runs_reruns", "rerun_of", postgresql_where=text("rerun_of IS NOT NULL")),
     Index("runs_ended", "ended_at", postgresql_where=text("ended_at IS NOT NULL")),
 )

@@ -89,6 +89,7 @@ class _Ended:
     labels: list[str] = field(default_factory=list)
     job_id: UUID | None = None
     group_name: str
+    deleting: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ async def rerun(store: Store, run_id: UUID, user_id: UUID, asked: RerunRun) -> S
 
     Raises:
         NotFound: there is no such run.
-        Conflict: it has not ended.
+        Conflict: it has not ended, or is being deleted.
         IdempotencyKeyReused, PermissionDenied, UpgradeInProgress: as :func:`start_run`.
     """
     async with store.database.transaction() as connection:
@@ -137,6 +138,8 @@ async def rerun(store: Store, run_id: UUID, user_id: UUID, asked: RerunRun) -> S
                 f"the run is {earlier.state}: wait until it has ended, or cancel it",
                 state=earlier.state.value,
             )
+        if earlier.deleting:
+            raise Conflict("the run is being deleted", state=earlier.state.value)
         definition = definition_of(earlier.digest, earlier.definition)
         new = NewRun(
             user_id=user_id,
@@ -169,6 +172,18 @@ def kept_steps(definition: JobDefinition, states: Mapping[str, StepState]) -> Se
             if states.get(name) in KEPT and all(one in kept for one in before):
                 kept.append(name)
     return kept
+
+
+async def started_before(
+    store: Store, user_id: UUID, key: str | None, asked: Mapping[str, Any]
+) -> StartedRun | None:
+    """Return the run that a call with this key has started, also if its job was deleted since."""
+    if key is None or "\0" in key:
+        return None
+    values = {"user": user_id, "key": key, "asked": _digest(asked)}
+    async with store.database.connection() as connection:
+        known = await fetch_one(connection, _Known, SQL["runs_with_key"], values)
+    return None if known is None else StartedRun(known.uuid, replayed=True)
 
 
 async def _known(store: Store, new: NewRun) -> StartedRun | None:

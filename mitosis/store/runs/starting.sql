@@ -16,6 +16,15 @@ RETURNING id, uuid
 SELECT r.id, r.uuid, r.asked FROM runs AS r JOIN user_groups AS o ON o.id = r.user_group_id
  WHERE o.name = %(group_name)s AND r.idempotency_key = %(key)s
 
+-- name: runs_with_key
+-- Of all user groups to which the user may submit.
+SELECT r.id, r.uuid, r.asked
+  FROM users AS u JOIN runs AS r ON r.idempotency_key = %(key)s AND r.asked = %(asked)s
+ WHERE u.uuid = %(user)s
+   AND (u.is_admin OR EXISTS (SELECT FROM user_group_members AS m
+                               WHERE m.user_id = u.id AND m.user_group_id = r.user_group_id AND m.role <> 'read'))
+ ORDER BY r.id LIMIT 1
+
 -- name: add_steps
 INSERT INTO run_steps (run_id, name, position, layer)
 SELECT %(run)s, s.name, s.position, s.layer
@@ -24,7 +33,7 @@ SELECT %(run)s, s.name, s.position, s.layer
 -- name: lock_ended
 -- It stays while a rerun takes over its steps.
 SELECT r.id, r.uuid, r.state, r.definition, r.digest, r.parameters, r.job_name, r.version, r.name, r.labels,
-       j.uuid AS job_id, o.name AS group_name
+       j.uuid AS job_id, o.name AS group_name, r.deleting
   FROM runs AS r JOIN user_groups AS o ON o.id = r.user_group_id LEFT JOIN jobs AS j ON j.id = r.job_id
  WHERE r.uuid = %(run)s
    FOR SHARE OF r

@@ -1,5 +1,6 @@
 """Cancels and deletes runs."""
 
+import logging
 from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
@@ -7,7 +8,7 @@ from uuid import UUID
 from mitosis.contracts.control import Cancel
 from mitosis.contracts.errors import Conflict, NotFound
 from mitosis.contracts.lifecycle import RUN, RunEvent, RunState
-from mitosis.contracts.runs import CancelRun, StopKind
+from mitosis.contracts.runs import CancelRun
 from mitosis.jobs.progress import storable
 from mitosis.store.groups.deletion import delete_group
 from mitosis.store.groups.removal import remove_settled
@@ -19,6 +20,7 @@ from mitosis.store.runs.turns import Turns
 from mitosis.store.store import Store
 
 SQL = load("runs/stopping.sql")
+log = logging.getLogger(__name__)
 FIRST_TURNS_SECONDS = 0.5
 """For about so long the call that cancels a run cancels its tasks itself."""
 
@@ -27,7 +29,11 @@ FIRST_TURNS_SECONDS = 0.5
 class _Locked:
     id: int
     state: RunState
-    stopped_by: StopKind | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    run_id: UUID
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +68,7 @@ async def cancel_run(store: Store, run_id: UUID, asked: CancelRun) -> None:
 
 
 async def delete_run(store: Store, run_id: UUID) -> None:
-    """Delete an ended run with its own task groups. It may be repeated when it was interrupted.
+    """Delete an ended run with its own task groups. If it is interrupted, the control worker goes on.
 
     Raises:
         NotFound: there is no such run.
@@ -71,15 +77,27 @@ async def delete_run(store: Store, run_id: UUID) -> None:
     async with store.database.transaction() as connection:
         run = await _lock(connection, run_id)
         await _check_unused(connection, run, run_id)
+        await connection.execute(SQL["mark"], {"run": run.id})  # from now on no rerun uses it
         groups = await fetch_all(connection, _Group, SQL["own_groups"], {"run": run.id})
     for group in groups:
         with suppress(NotFound):
             await delete_group(store, group.task_group, Cancel(reason="its run was deleted"))
     async with store.database.transaction() as connection:
-        run = await _lock(connection, run_id)
-        await _check_unused(connection, run, run_id)
         await connection.execute(SQL["delete_ends"], {"run": run.id})
         await connection.execute(SQL["delete_run"], {"run": run.id})
+
+
+async def delete_marked(store: Store) -> None:
+    """Go on with deletions of runs that were interrupted."""
+    async with store.database.connection() as connection:
+        found = await fetch_all(connection, _Run, SQL["marked"], {})
+    for one in found:
+        try:
+            await delete_run(store, one.run_id)
+        except NotFound:  # done
+            pass
+        except Exception:  # it holds up no other
+            log.exception("run.not_deleted", extra={"run": str(one.run_id)})
 
 
 async def remove_ended(connection: Connection, run_id: UUID) -> bool:
@@ -91,7 +109,7 @@ async def remove_ended(connection: Connection, run_id: UUID) -> bool:
         NotFound: there is no such run.
     """
     run = await _lock(connection, run_id)
-    used = await fetch_all(connection, _Group, SQL["used_by"], {"uuid": run_id})
+    used = await fetch_all(connection, _Run, SQL["used_by"], {"uuid": run_id})
     if run.state not in RUN.terminal or used:
         return False
     for group in await fetch_all(connection, _Group, SQL["own_groups"], {"run": run.id}):
@@ -109,9 +127,9 @@ async def _check_unused(connection: Connection, run: _Locked, run_id: UUID) -> N
             f"the run is {run.state}: cancel it, and delete it when it has ended",
             state=run.state.value,
         )
-    used = await fetch_all(connection, _Group, SQL["used_by"], {"uuid": run_id})
+    used = await fetch_all(connection, _Run, SQL["used_by"], {"uuid": run_id})
     if used:
-        names = [str(one.task_group) for one in used]
+        names = [str(one.run_id) for one in used]
         raise Conflict(
             f"run {names[0]} uses results of this one: delete that run first", runs=names[:10]
         )

@@ -1,7 +1,7 @@
 -- Cancelling and deleting runs. Each locks the run first and looks in a later statement.
 
 -- name: lock
-SELECT r.id, r.state, r.stopped_by FROM runs AS r WHERE r.uuid = %(run)s FOR UPDATE OF r
+SELECT r.id, r.state FROM runs AS r WHERE r.uuid = %(run)s FOR UPDATE OF r
 
 -- name: stop
 -- A second cancel may also end the steps that clean up, or shorten the grace.
@@ -19,13 +19,19 @@ WITH written AS (
 SELECT pg_notify('mitosis_outbox', ''), pg_notify('mitosis_wake', %(run)s::bigint || '%%'),
        pg_notify('mitosis_wake', (SELECT min(s.id) FROM run_steps AS s WHERE s.run_id = %(run)s) || '$')
 
+-- name: mark
+UPDATE runs SET deleting = true WHERE id = %(run)s
+
+-- name: marked
+SELECT r.uuid AS run_id FROM runs AS r WHERE r.deleting ORDER BY r.id LIMIT 100
+
 -- name: own_groups
 SELECT g.task_group FROM run_groups AS g
  WHERE g.run_id = %(run)s AND NOT g.standing AND EXISTS (SELECT FROM task_groups AS t WHERE t.uuid = g.task_group)
 
 -- name: used_by
 -- Runs that have taken over steps of this one.
-SELECT DISTINCT r.uuid AS task_group FROM run_steps AS s JOIN runs AS r ON r.id = s.run_id
+SELECT DISTINCT r.uuid AS run_id FROM run_steps AS s JOIN runs AS r ON r.id = s.run_id
  WHERE s.taken_from = %(uuid)s
 
 -- name: delete_ends

@@ -54,8 +54,14 @@ async def test_a_stored_job_runs_in_the_version_that_was_asked_for(api: Api) -> 
     assert [one["run_id"] for one in listed["items"]] == [first["run_id"]]
     following = await call(api, "GET", "/runs", params={"after": listed["next"]})
     assert [one["run_id"] for one in following["items"]] == [last["run_id"]]
+    keyed = {"job": "etl", "idempotency_key": "k"}
+    third = await call(api, "POST", "/runs", json=keyed)
     async with api.client() as client:
         await client.delete_job("etl")
+    again = await call(api, "POST", "/runs", json=keyed)
+    assert (again["run_id"], again["replayed"]) == (third["run_id"], True)
+    for other in ({**keyed, "name": "other"}, {"job": "etl"}):
+        assert (await api.call("POST", "/runs", json=other)).status_code == 404
     assert (await call(api, "GET", f"/runs/{first['run_id']}"))["job_id"] is None
 
 
@@ -105,6 +111,11 @@ async def test_readers_see_runs_and_no_values(api: Api) -> None:
     shown = await api.call("GET", f"/runs/{run}/definition", token=tokens["reader"])
     assert "SECRET" in shown.text
     assert "s3" not in shown.text
+    default = shown.json()["definition"]["parameters"]["p"]
+    assert default == {**definition()["parameters"]["p"], "default": None}
+    seen = await call(api, "GET", f"/runs/{run}", tokens["reader"])
+    assert seen["parameters"] == {"p": None}
+    assert (await call(api, "GET", f"/runs/{run}"))["parameters"] == {"p": "x"}
     assert len((await call(api, "GET", "/runs", tokens["reader"]))["items"]) == 1
     assert (await call(api, "GET", "/runs", tokens["stranger"]))["items"] == []
     refused = await api.call("POST", f"/runs/{run}/cancel", token=tokens["reader"])

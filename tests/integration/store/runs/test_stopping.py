@@ -1,14 +1,18 @@
 """Cancelling and deleting runs."""
 
+import asyncio
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
+from mitosis.contracts.control import Cancel
 from mitosis.contracts.errors import Conflict, InvalidTransition, NotFound
 from mitosis.contracts.retention import RetentionTerms
 from mitosis.contracts.runs import CancelRun, RerunRun
+from mitosis.store.groups.deletion import delete_group
 from mitosis.store.retention.deletion import ExpiredRows
+from mitosis.store.runs import stopping
 from mitosis.store.runs.starting import rerun
 from mitosis.store.runs.stopping import cancel_run, delete_run
 from tests.support.aging import time_passes
@@ -123,3 +127,51 @@ async def test_a_step_without_tasks_any_more_is_run_again(database: str) -> None
         await r.w.rows("DELETE FROM task")
         again = (await rerun(r.w.store, run, r.w.user_id, RerunRun())).run_id
         assert await r.states(again) == {"a": "running", "b": "waiting"}
+
+
+async def test_an_interrupted_deletion_goes_on_and_no_rerun_uses_the_run(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with runs(database) as r:
+        run = await r.start(job({"a": command("a")}), own=True)
+        await cancel_run(r.w.store, run, CancelRun())
+        with monkeypatch.context() as killed:
+            killed.setattr(stopping, "delete_group", killed_here)
+            with pytest.raises(RuntimeError):
+                await delete_run(r.w.store, run)
+        with pytest.raises(Conflict, match="being deleted"):
+            await rerun(r.w.store, run, r.w.user_id, RerunRun())
+        await r.w.control.advance_runs()
+        with pytest.raises(NotFound):
+            await r.view(run)
+        await r.w.control.advance_runs()
+
+
+async def killed_here(*_: object) -> None:
+    raise RuntimeError
+
+
+async def test_a_rerun_and_a_deletion_at_once_do_not_both_succeed(database: str) -> None:
+    async with runs(database) as r:
+        run = await r.start(job({"a": command("a"), "b": command("b", after="a")}))
+        await r.finish(lambda words, attempt: words[0] == "a")
+        both = await asyncio.gather(
+            rerun(r.w.store, run, r.w.user_id, RerunRun()),
+            delete_run(r.w.store, run),
+            return_exceptions=True,
+        )
+        assert sum(isinstance(one, Conflict | NotFound) for one in both) == 1, both
+
+
+async def test_a_task_group_that_is_deleted_ends_its_steps(database: str) -> None:
+    steps = {"a": command("a", count=3), "b": command("b", after={"a": "failure"})}
+    async with runs(database) as r:
+        run = await r.start(job(steps), own=True)
+        group = (await r.view(run)).steps[0].task_group_id
+        assert group is not None
+        await delete_group(r.w.store, group, Cancel())
+        await r.w.control.discard(group)
+        await r.carry_on()
+        step = (await r.view(run)).steps[0]
+        assert (step.state, step.cancelled, step.open) == ("failed", 3, 0)
+        assert (await r.view(run)).state == "failed"

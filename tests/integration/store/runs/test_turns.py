@@ -7,7 +7,7 @@ import pytest
 from mitosis.contracts.errors import DatabaseUnavailable, UpgradeInProgress
 from mitosis.store.runs import turns
 from mitosis.store.runs.advance import carry_on
-from mitosis.store.runs.turns import Turns, may_pass
+from mitosis.store.runs.turns import Turns, may_pass, take_turn
 from tests.support.runs import Runs, command, job, runs
 
 
@@ -65,6 +65,21 @@ async def test_a_run_that_fails_waits_alone_and_ends_when_it_cannot_be_carried_o
         assert [step.state.value for step in view.steps] == ["failed", "cancelled"]
         assert (view.tasks_open, view.tasks_succeeded, view.tasks_cancelled) == (0, 1, 1)
         assert await r.w.value("SELECT count(*) FROM step_ends") == 0
+
+
+async def test_another_process_goes_on_between_two_chunks(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mitosis.store.runs.creating.CHUNK", 4)
+    async with runs(database) as r:
+        steps = {"a": command("a", count=10), "b": command("b", after={"a": "each"})}
+        run = await r.start(job(steps), carry_on=False)
+        assert (await r.view(run)).tasks_created == 4
+        await take_turn(r.w.store, await number_of(r, run))
+        await r.finish()  # the process of these two turns has died
+        for step in ("a", "b"):
+            assert [one.index for one in await r.tasks(run, step)] == list(range(10))
+        assert ((await r.view(run)).state, len(r.started)) == ("success", 20)
 
 
 def test_what_is_away_or_upgraded_ends_no_run() -> None:
