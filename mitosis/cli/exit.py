@@ -23,9 +23,9 @@ class ExitStatus(IntEnum):
     USAGE = 2
     """The command line was not understood."""
     TASKS_FAILED = 10
-    """`wait`: at least one task failed or was cancelled."""
+    """`wait`: at least one task failed or was cancelled; `job watch`: the run has failed."""
     CANCELLED = 11
-    """`wait`: the group was cancelled."""
+    """`wait`, `job watch`: the group or the run was cancelled."""
     SETUP_FAILED = 12
     """`wait`: no task ran because the setup hook failed."""
     TEARDOWN_DEGRADED = 13

@@ -1,5 +1,6 @@
 """`mitosis job start` and `mitosis job rerun`: begin a run of a stored job, of a file, or of what failed."""
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,6 +11,7 @@ from mitosis.cli.context import Cli
 from mitosis.cli.exit import ExitStatus
 from mitosis.cli.job.arguments import ParametersOption, parameters, read_job_file
 from mitosis.cli.job.define import expansion_table, totals_text
+from mitosis.cli.job.run_client import ended_run
 from mitosis.cli.job.run_references import RunArgument, run_id_of
 from mitosis.cli.job.run_view import OF_STATE, run_item
 from mitosis.cli.references import check_job
@@ -143,7 +145,7 @@ def _started(cli: Cli, run: "SyncJobRun", wait: bool) -> int:
         cli.hint(f"follow it with: mitosis job watch {run.run_id}")
         return ExitStatus.OK
     try:
-        ended = run.wait()
+        ended = asyncio.run(ended_run(cli, run.run_id, cli.hint))
     except KeyboardInterrupt:
         cli.hint(f"stopped waiting; the run continues. Follow it: mitosis job watch {run.run_id}")
         return ExitStatus.INTERRUPTED

@@ -10,13 +10,14 @@ from mitosis.cli.arguments import ProgressOption
 from mitosis.cli.context import Cli
 from mitosis.cli.exit import ExitStatus
 from mitosis.cli.follow.display import LIVE_EVERY_SECONDS, now
+from mitosis.cli.job.run_client import client_for_long
 from mitosis.cli.job.run_display import RunDisplay, choose_run_display
 from mitosis.cli.job.run_references import RunArgument, run_id_of
 from mitosis.cli.job.run_view import FAILED_TASKS_SHOWN, OF_STATE, summary
+from mitosis.cli.outages import Outages
 from mitosis.concurrency import cancel_and_wait
 
 if TYPE_CHECKING:
-    from mitosis.cli.outages import Outages
     from mitosis.client.job_run import JobRun
     from mitosis.contracts.runs import StepTask
 
@@ -43,15 +44,8 @@ def watch(cli: Cli, run: RunArgument, progress: ProgressOption = "auto") -> int:
 
 
 async def _follow(cli: Cli, run_id: UUID, display: RunDisplay) -> ExitStatus:
-    from mitosis.cli.outages import GIVE_UP_AFTER, Outages, announce_outages
-    from mitosis.client.client import Client
-
     outages = Outages(display.say)
-    announce_outages(outages)
-    to = cli.target
-    async with Client(
-        to.address, to.token, give_up_after=GIVE_UP_AFTER, ca_file=to.ca_file
-    ) as client:
+    async with client_for_long(cli, outages) as client:
         run = await client.run(run_id)
         if cli.as_json:
             async for view in run.changes():
@@ -69,7 +63,7 @@ async def _follow(cli: Cli, run_id: UUID, display: RunDisplay) -> ExitStatus:
     return status
 
 
-async def _show_changes(run: "JobRun", display: RunDisplay, outages: "Outages") -> None:
+async def _show_changes(run: "JobRun", display: RunDisplay, outages: Outages) -> None:
     ticking = asyncio.create_task(_tick(display))
     try:
         async for view in run.changes(timedelta(seconds=LIVE_EVERY_SECONDS)):

@@ -1,5 +1,8 @@
 """A pipeline of five steps on a real `mitosis up`, which is killed in the middle; its watch goes on."""
 
+import signal
+import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -49,6 +52,26 @@ until [ $1 -lt {TASKS // 2} ] || [ -e FOLDER/gate ]; do sleep 0.05; done
 """
 
 
+@dataclass
+class Beside:
+    """A command that runs beside the test, and the file with what it says."""
+
+    process: PreparedPopen
+    output: Path
+
+    def said(self) -> str:
+        return self.output.read_text()
+
+
+def beside(data_dir: Path, command: str, *words: str) -> Beside:
+    output = Path(tempfile.mkstemp(dir=data_dir.parent)[1])
+    with output.open("wb") as log:
+        given = ("job", command, "--data-dir", str(data_dir), *words)
+        return Beside(
+            PreparedPopen("mitosis.cli", given, clean_environment(), log.fileno()), output
+        )
+
+
 def write_pipeline(folder: Path) -> Path:
     (folder / "marks").mkdir()
     (folder / "measure").write_text(MEASURE.replace("FOLDER", str(folder)))
@@ -61,24 +84,29 @@ def write_pipeline(folder: Path) -> Path:
 def test_a_pipeline_outlives_a_kill_of_everything_and_so_does_its_watch(
     data_dir: Path, tmp_path: Path
 ) -> None:
-    file, marks, where = write_pipeline(tmp_path), tmp_path / "marks", ("--data-dir", str(data_dir))
+    file, marks = write_pipeline(tmp_path), tmp_path / "marks"
     with running_up(data_dir) as up:
-        mitosis("job", "define", *where, str(file))
+        mitosis("job", "define", "--data-dir", str(data_dir), str(file))
         given = ("-p", "date=2026-11-28", "-p", f"tasks={TASKS}")
-        mitosis("job", "start", *where, "pipeline", *given)
-        with (tmp_path / "watched").open("wb") as output:
-            words = ("job", "watch", *where, "@last")
-            watch = PreparedPopen("mitosis.cli", words, clean_environment(), output.fileno())
+        start = beside(data_dir, "start", "pipeline", *given, "--wait", "--json")
         wait_until(lambda: len(list(marks.iterdir())) > TASKS // 2, 60)
+        watch, left = (beside(data_dir, "watch", "@last") for _ in range(2))
+        wait_until(lambda: all("measure: running" in one.said() for one in (watch, left)), 30)
+        left.process.send_signal(signal.SIGINT)
+        assert left.process.wait(30) == 130
+        assert "the run continues" in left.said()
         below = descendants(up.pid)
         up.kill()
         up.wait()
         wait_until(lambda: not living(below), 30, lambda: living(below))
-    assert watch.poll() is None, (tmp_path / "watched").read_text()
+    assert [one.process.poll() for one in (start, watch)] == [None, None], (
+        watch.said() + start.said()
+    )
     (tmp_path / "gate").touch()
 
     with running_up(data_dir):
-        assert watch.wait(90) == 0, (tmp_path / "watched").read_text()
+        assert watch.process.wait(90) == 0, watch.said()
+        assert start.process.wait(30) == 0, start.said()
         run = mitosis_json(data_dir, "job", "show", "@last")
         merged = mitosis_json(data_dir, "job", "tasks", "@last", "merge")
         measured = mitosis_json(data_dir, "job", "tasks", "@last", "measure")
@@ -93,7 +121,7 @@ def test_a_pipeline_outlives_a_kill_of_everything_and_so_does_its_watch(
     assert measured[FAILS_ONCE]["attempt"] > 1
     assert sorted(int(one.name) for one in marks.iterdir()) == list(range(TASKS))
     assert (tmp_path / f"published-{TASKS}").read_text() == "2026-11-28\n"
-    lines = (tmp_path / "watched").read_text().splitlines()
+    lines = watch.said().splitlines()
     summary = next(
         at for at, line in enumerate(lines) if line.startswith("pipeline version 1  success")
     )
