@@ -54,6 +54,11 @@ class _Look:
 
 
 @dataclass(frozen=True, slots=True)
+class _Ends:
+    left_over: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _ToCancel:
     task_group: UUID
     reason: str | None
@@ -209,7 +214,15 @@ async def take_turn(store: Store, number: int, *, refills: bool = True) -> Turn:
         async with store.database.connection() as connection:
             found = await fetch_all(connection, _Number, SQL["next_pending"], {"run": number})
         return Turn(following=[one.id for one in found])
-    return Turn(again=await cancel_some(store, number) or moved)
+    again = await cancel_some(store, number) or moved or await _ends_left(store, number)
+    return Turn(again=again)
+
+
+async def _ends_left(store: Store, number: int) -> bool:
+    """Return whether tasks have ended since; who was notified of it found the run locked."""
+    async with store.database.connection() as connection:
+        found = await fetch_one(connection, _Ends, SQL["ends_left"], {"run": number})
+    return found is not None and found.left_over
 
 
 async def cancel_some(store: Store, number: int) -> bool:

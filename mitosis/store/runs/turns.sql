@@ -24,6 +24,9 @@ SELECT p.id FROM runs AS r JOIN runs AS p
     ON p.user_group_id = r.user_group_id AND p.job_name = r.job_name AND p.ended_at IS NULL AND p.state = 'pending'
  WHERE r.id = %(run)s AND p.id <> r.id ORDER BY p.id LIMIT 1
 
+-- name: ends_left
+SELECT EXISTS (SELECT FROM run_steps AS s JOIN step_ends AS e ON e.step_id = s.id WHERE s.run_id = %(run)s) AS left_over
+
 -- name: tasks_to_cancel
 -- Open tasks of a step whose rest is being cancelled, within the range of its numbers: the first ones are gone
 -- after each chunk.

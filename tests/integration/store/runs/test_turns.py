@@ -7,7 +7,7 @@ import pytest
 from mitosis.contracts.errors import DatabaseUnavailable, UpgradeInProgress
 from mitosis.store.runs import turns
 from mitosis.store.runs.advance import carry_on
-from mitosis.store.runs.turns import Turns, may_pass, take_turn
+from mitosis.store.runs.turns import Turns, advance_due, may_pass, take_turn
 from tests.support.runs import Runs, command, job, runs
 
 
@@ -76,10 +76,31 @@ async def test_another_process_goes_on_between_two_chunks(
         run = await r.start(job(steps), carry_on=False)
         assert (await r.view(run)).tasks_created == 4
         await take_turn(r.w.store, await number_of(r, run))
-        await r.finish()  # the process of these two turns has died
+        await advance_due(r.w.store)  # the process of these two turns has died
+        assert (await r.view(run)).tasks_created == 20
+        await r.finish()
         for step in ("a", "b"):
             assert [one.index for one in await r.tasks(run, step)] == list(range(10))
         assert ((await r.view(run)).state, len(r.started)) == ("success", 20)
+
+
+async def test_an_end_that_comes_while_the_run_is_locked_is_not_left(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with runs(database) as r:
+        run = await r.start(job({"a": command("a")}))
+        host = r.hosts["one"]
+        claimed = (await host.claim()).tasks
+
+        async def end_meanwhile(*given: Any, **more: Any) -> bool:
+            await r.end(host, claimed, lambda words, attempt: None)
+            assert not (await take_turn(r.w.store, await number_of(r, run))).again, "it is locked"
+            return await carry_on(*given, **more)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(turns, "carry_on", end_meanwhile)
+            turn = await take_turn(r.w.store, await number_of(r, run))
+        assert turn.again, "it looks again"
 
 
 def test_what_is_away_or_upgraded_ends_no_run() -> None:
