@@ -92,7 +92,8 @@ AND f.manager_id = ANY(%(managers)s::bigint[])
 
 -- name: groups
 -- Parameters: hosts, the number of hosts that could be given at once: ready tasks are counted only up to what
--- these and the present leases could use. A delayed attempt wakes the round only for a group without a lease.
+-- these and the present leases could use, in the order of an index: in any order PostgreSQL may look for those of a
+-- small group among those of a large one. A delayed attempt wakes the round only for a group without a lease.
 SELECT g.id AS number, g.uuid AS task_group_id, g.name, g.priority, g.user_group_id AS user_group, u.name AS user_group_name, g.tags,
        g.tag_match, coalesce(g.member_tags, g.tags) AS member_tags,
        coalesce(g.member_tag_match, g.tag_match) AS member_tag_match, g.member_version, g.max_managers,
@@ -103,10 +104,11 @@ SELECT g.id AS number, g.uuid AS task_group_id, g.name, g.priority, g.user_group
        CASE WHEN x.goes_on AND v.unfinished > 0 THEN (
            SELECT count(*) FROM (
                (SELECT 1 FROM open_task AS o WHERE o.group_id = g.id AND o.state = 0
+                 ORDER BY o.priority DESC, o.id
                  LIMIT 2 * w.workers * (coalesce(l.live, 0) + least(%(hosts)s, g.max_managers)))
                UNION ALL
                (SELECT 1 FROM open_task AS o WHERE o.group_id = g.id AND o.state = 4 AND o.not_before <= now()
-                 LIMIT 1000)) AS c) ELSE 0 END AS ready,
+                 ORDER BY o.not_before, o.id LIMIT 1000)) AS c) ELSE 0 END AS ready,
        2 * w.workers * (coalesce(l.live, 0) + least(%(hosts)s, g.max_managers)) AS ready_counted_to,
        CASE WHEN x.goes_on AND v.unfinished > 0 AND l.live IS NULL THEN (
            SELECT extract(epoch FROM min(o.not_before))::float8

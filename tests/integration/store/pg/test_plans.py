@@ -15,6 +15,7 @@ from mitosis.store.groups.endings import SQL as ENDINGS
 from mitosis.store.groups.endings import discard_chunk
 from mitosis.store.groups.views import DETAILS, OBSERVE, ids_of_page, list_groups, read_group
 from mitosis.store.groups.views import SQL as VIEWS
+from mitosis.store.leases.waiting import WAITING_GROUP
 from mitosis.store.pg.database import Database
 from mitosis.store.retention.deletion import (
     JOURNAL_SECONDS,
@@ -142,7 +143,12 @@ async def fill(w: World) -> tuple[int, int]:
         " FROM task_groups AS g WHERE g.id = %s RETURNING id",
         big,
     )
-    await w.rows("INSERT INTO group_live (group_id) VALUES (%s)", small)
+    await w.rows("INSERT INTO group_live (group_id, total, unfinished) VALUES (%s, 1, 1)", small)
+    await w.rows(
+        "INSERT INTO open_task (group_id, id, priority, state) VALUES (%s, %s, 0, 0)",
+        small,
+        3 * BIG,
+    )
     return big, small
 
 
@@ -195,6 +201,7 @@ async def test_no_statement_reads_a_large_table(database: str) -> None:
                 "cancel_stats": (VIEWS["cancel_stats"], {"group": uuid}),
                 "observe": (OBSERVE, {"group": uuid, **cleanup_parameters()}),
                 "show": (VIEWS["show"], {"ids": [uuid]}),
+                "waiting": (WAITING_GROUP, {"group_number": number, "hosts": 1}),
             }
             statements |= {f"{name} of {number}": found for name, found in of_group.items()}
         kept = {"kept": 60.0, "seen_to": LONG_AGO, "limit": 100, "groups": 100}
