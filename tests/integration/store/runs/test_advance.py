@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from mitosis.store.runs.advance import carry_on
+from mitosis.store.runs.rows import lock_run
 from mitosis.store.runs.turns import advance_due, advance_run
 from tests.support.runs import command, job, runs
 
@@ -161,3 +163,18 @@ async def test_two_processes_may_carry_on_one_run(database: str) -> None:
         await r.finish()
         view = await r.view(run)
         assert (view.state, view.tasks_created, view.tasks_succeeded) == ("success", 8, 8)
+
+
+async def test_who_finds_a_run_held_leaves_it_to_the_holder(database: str) -> None:
+    async with runs(database) as r:
+        run = await r.start(job({"a": command("a"), "b": command("b", after="a")}))
+        number = await r.w.value("SELECT id FROM runs")
+        host = r.hosts["one"]
+        await r.end(host, (await host.claim()).tasks, lambda words, attempt: None)
+        async with r.w.database.transaction() as connection:
+            loaded = await lock_run(connection, number)
+            assert loaded is not None
+            await asyncio.wait_for(advance_run(r.w.store, number), 20)
+            assert await r.states(run) == {"a": "running", "b": "waiting"}
+            await carry_on(connection, r.w.store, loaded)
+        assert await r.states(run) == {"a": "succeeded", "b": "running"}

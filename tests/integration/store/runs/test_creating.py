@@ -196,3 +196,20 @@ async def test_the_groups_of_a_transaction_are_locked_by_number(database: str) -
             await r.w.rows(lock + " NOWAIT", two)  # not locked: a turn waits for the first one only
         await turn
         assert await r.w.value("SELECT count(*) FROM open_task") == 2
+
+
+async def test_a_step_ends_with_the_one_it_follows_before_all_its_tasks_were_created(
+    database: str,
+) -> None:
+    steps = {
+        "a": command("a", count=6, max_failures=0),
+        "b": command("b", after={"a": "each"}),
+        "c": command("c", after={"b": "always"}),
+    }
+    async with runs(database) as r:
+        run = await r.start(job(steps, max_concurrent_tasks=2))
+        await r.finish(lambda words, attempt: words[0] != "a")
+        a, b, c = (await r.view(run)).steps
+        assert (a.state, a.created, b.state, b.created) == ("failed", 2, "failed", 2)
+        assert b.reason == "a has ended before all its tasks were created"
+        assert (c.state, (await r.view(run)).state) == ("succeeded", "failed")

@@ -37,9 +37,8 @@ async def test_one_key_starts_one_run(database: str) -> None:
         other = new(r, definition, idempotency_key="k", asked={"job": "other"})
         with pytest.raises(IdempotencyKeyReused):
             await start_run(r.w.store, other)
-        later = new(
-            r, r.standing(job({"b": command("b")})), idempotency_key="k", asked={"job": "j"}
-        )
+        next_version = r.standing(job({"b": command("b")}, parameters={"needed": {}}))
+        later = new(r, next_version, idempotency_key="k", asked={"job": "j"})
         assert (await start_run(r.w.store, later)).run_id == started[0].run_id
         assert await r.w.value("SELECT count(*) FROM open_task") == 1
 
