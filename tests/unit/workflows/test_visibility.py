@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -17,9 +17,11 @@ from mitosis.contracts.lifecycle import (
     EnvironmentState,
     LeaseState,
     ManagerState,
+    RunState,
     TaskGroupResult,
     TaskGroupState,
 )
+from mitosis.contracts.run_control import RunSituation
 from workflows.visibility import (
     changes,
     group_attributes,
@@ -28,6 +30,8 @@ from workflows.visibility import (
     manager_attributes,
     manager_details,
     manager_names,
+    run_attributes,
+    run_details,
     task_group_name,
 )
 
@@ -125,3 +129,34 @@ def test_a_host_shows_until_when_its_lease_is_safe_and_what_comes_then() -> None
     view = ManagerView(manager_id=HOST, name="host-1", lease=held)
     lines = manager_details(view, "next", NOW).splitlines()
     assert "* at 2026-05-04 14:00:30 UTC: idle for long enough under g" in lines
+
+
+def test_a_run_is_described_by_its_steps_and_what_stops_it() -> None:
+    run = RunSituation(
+        run_id=uuid4(),
+        state=RunState.RUNNING,
+        job_name="pipeline",
+        group_name="team",
+        stopped_by="timeout",
+        reason="its timeout has passed",
+        steps_total=3,
+        steps_ended=1,
+        running_steps=("clean",),
+    )
+    assert run_attributes(run) == {
+        "MitosisState": "running",
+        "MitosisJob": "pipeline",
+        "MitosisGroup": "team",
+    }
+    details = run_details(run, "signal cancel: too late")
+    for line in (
+        "A run of **team/pipeline** is **running**.",
+        "* steps: 1 of 3 ended",
+        "* running: clean",
+        "* stopped by timeout: its timeout has passed",
+        "* refused: signal cancel: too late",
+    ):
+        assert line in details
+    ended = run.model_copy(update={"state": RunState.FAILED})
+    assert run_attributes(ended)["MitosisResult"] == "failed"
+    assert run_details(RunSituation(run_id=uuid4(), exists=False)) == "This run no longer exists."
