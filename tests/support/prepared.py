@@ -31,6 +31,7 @@ CLI = (
     *("mitosis.cli.account", "mitosis.cli.config", "mitosis.cli.explain", "mitosis.cli.retry"),
     *("mitosis.cli.group.commands", "mitosis.cli.logs.command", "mitosis.cli.manager.commands"),
     *("mitosis.cli.run.command", "mitosis.cli.task.commands", "mitosis.cli.watch"),
+    *("mitosis.cli.job.commands", "mitosis.cli.job.run_view", "mitosis.jobs.loading"),
     *("mitosis.cli.connection", "mitosis.cli.validation", "mitosis.cli.run.runner"),
     *("mitosis.client.client", "mitosis.client.sync", "rich.console", "rich.table"),
 )

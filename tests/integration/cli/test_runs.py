@@ -83,6 +83,8 @@ def test_a_failed_run_is_watched_to_its_end_and_only_what_failed_runs_again(
     assert done("job", "runs", "--quiet").out.split() == [second, first]
     done("job", "rerun", second, "--wait")
     assert done("job", "show", "@last").out.endswith("  taken over\n")
+    taken = done("job", "tasks", "@last", "a", "--json").json
+    assert [(one["index"], one["state"]) for one in taken] == [(0, "succeeded"), (1, "succeeded")]
     everything = done("job", "rerun", second, "--all", "--json").json
     assert [one["taken_from"] for one in everything["steps"]] == [None, None]
     assert done("job", "runs", "--state", "success", "--quiet").out.split()[1:] == [second]
