@@ -149,6 +149,7 @@ def test_answers_keep_their_cookies_and_lose_what_opens_them_to_others() -> None
     assert returned[b"Content-Encoding"] == b"gzip"
     assert returned[b"X-Name"] == b"\xff\xc3\xa9"
     assert b"Access-Control-Allow-Origin" not in returned
+    assert b"x-frame-options" not in returned, "only ours"
 
 
 def test_headers_of_any_bytes_pass() -> None:
