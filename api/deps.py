@@ -79,7 +79,7 @@ async def check_caller(request: HTTPConnection, token: str | None) -> None:
     owner = owner_of(request)
     if token is not None:
         await check_token(request, token)
-    elif owner is not None:
+    elif owner is not None and "authorization" not in request.headers:
         await _take_owner(request, owner)
     else:
         raise Unauthenticated("send a token: Authorization: Bearer …", reason="token_missing")

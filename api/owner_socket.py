@@ -48,7 +48,11 @@ class OwnersProtocol(BoundedProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        user = peer_user(transport.get_extra_info("socket"))
+        try:
+            user = peer_user(transport.get_extra_info("socket"))
+        except OSError:
+            transport.abort()
+            raise
         if not is_trusted(user):
             log.warning("connection.foreign_user", extra={"user": user})
             transport.abort()

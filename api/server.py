@@ -135,7 +135,8 @@ async def serving(
     Raises:
         ConfigurationError: the address or port cannot be bound.
     """
-    most = most_connections() - OWNERS_CONNECTIONS
+    most = most_connections()
+    most -= min(OWNERS_CONNECTIONS, most // 2)
     listener = _bind(host, port)
     if tls is not None:
         listener = BoundedListener.take(listener, most)

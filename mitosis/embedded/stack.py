@@ -20,7 +20,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -162,10 +162,11 @@ class EmbeddedStack:
         argv: Sequence[str],
         *,
         env: Mapping[str, str] | None = None,
+        without: Collection[str] = (),
         ready: Probe = always_ready,
         stop_seconds: float = 10.0,
     ) -> SupervisedProcess:
-        """Start and supervise a child process; ``env`` is added to our environment.
+        """Start and supervise a child process; ``env`` is added to our environment, ``without`` left out.
 
         Raises:
             StartFailed: it did not become ready.
@@ -176,7 +177,8 @@ class EmbeddedStack:
                 argv=argv,
                 log=self.folder.log(name),
                 ready=ready,
-                env={**os.environ, **(env or {})},
+                env={name: os.environ[name] for name in os.environ if name not in without}
+                | dict(env or {}),
                 stop=((signal.SIGTERM, stop_seconds),),
             )
         )

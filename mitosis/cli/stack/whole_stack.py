@@ -260,6 +260,13 @@ def _signing_key(settings: Settings, folder: DataFolder) -> bytes:
         ) from error
 
 
+TOKEN_VARIABLES = (
+    *("MITOSIS_TOKEN", "MITOSIS_TOKEN_FILE"),
+    *("MITOSIS_API__TOKEN", "MITOSIS_API__TOKEN_FILE"),
+)
+"""Whoever starts the stack may have a token of another deployment; over the socket none is needed."""
+
+
 async def _add_agent(stack: EmbeddedStack, connection: StackConnection, address: str) -> None:
     """Start the agent of this host; it registers as the admin and stores its own token."""
     client = await stack.add_service("client", Client(address))
@@ -276,6 +283,7 @@ async def _add_agent(stack: EmbeddedStack, connection: StackConnection, address:
             "MITOSIS_TEMPORAL_ADDRESS": connection.temporal_address,
             "MITOSIS_RUN_DIR": str(stack.folder.run),
         },
+        without=TOKEN_VARIABLES,
         ready=in_contact,
         stop_seconds=_agent_stops_within(stack.settings),
     )

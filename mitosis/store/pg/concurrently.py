@@ -27,10 +27,12 @@ def execute_concurrently(statements: Iterable[str]) -> None:
     with op.get_context().autocommit_block():
         # The locks of these statements let others pass, so that a long transaction only delays the migration.
         op.execute("SET lock_timeout = 0")
+        op.execute("SET statement_timeout = 0")  # of the role: a large index takes its time
         for statement in statements:
             if _is_left_to_do(statement):
                 op.execute(statement)
         op.execute(f"SET lock_timeout = '{LOCK_TIMEOUT}'")
+        op.execute("RESET statement_timeout")
 
 
 def _is_left_to_do(statement: str) -> bool:

@@ -10,6 +10,7 @@ from contextlib import aclosing
 from datetime import timedelta
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from api.service import ApiOptions, RunningApi, running_api
@@ -120,6 +121,16 @@ async def test_a_token_says_who_it_is_over_the_socket_too(api: RunningApi, folde
     async with client(folder / "api.sock", "not.a.token") as person:
         with pytest.raises(Unauthenticated):
             await person.me()
+
+
+@pytest.mark.parametrize("header", ["Basic YTpi", "Bearer", ""])
+async def test_another_authorization_is_refused_over_the_socket(
+    api: RunningApi, folder: Path, header: str
+) -> None:
+    transport = httpx2.AsyncHTTPTransport(uds=str(folder / "api.sock"))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as raw:
+        assert (await raw.get("/api/v1/me")).status_code == 200
+        assert (await raw.get("/api/v1/me", headers={"Authorization": header})).status_code == 401
 
 
 async def test_a_locked_administrator_is_refused(api: RunningApi, folder: Path) -> None:
