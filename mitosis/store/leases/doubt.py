@@ -53,6 +53,8 @@ _EXPRESSIONS = (
         "in_contact",
         "may_be_offered",
         "gives_way",
+        "own_gives_way",
+        "may_give_way",
         "fits",
         "busy_since",
         "unreachable_since",
@@ -63,7 +65,7 @@ _EXPRESSIONS = (
 """Of ``doubt.sql``; the first ones contain the last ones."""
 FOR_EACH_ROW: Mapping[str, LiteralString] = {
     "able_hosts": "($able$ AND g.id = v.group_id)",
-    "gives_way": "n.manager_id = v.manager_id",
+    "gives_way": SQL["own_gives_way"],
 }
 ONCE: Mapping[str, LiteralString] = {
     "able_hosts": "able",

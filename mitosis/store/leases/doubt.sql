@@ -68,10 +68,23 @@ least((SELECT min(o.started_at) FROM leases AS n JOIN open_task AS o ON o.group_
 NOT c.offline AND c.last_contact_at > now() - interval '90 seconds'
 
 -- name: gives_way
--- Whether the lease n of the group g ends if its host is suspected: tasks failed there, and it has had no success since.
-(EXISTS (SELECT FROM host_failures AS w WHERE w.group_id = g.id AND w.manager_id = n.manager_id
-            AND w.kind = 'tasks_failed' AND w.phase IN ('watched', 'suspected'))
- OR EXISTS (SELECT FROM open_task AS w WHERE w.group_id = g.id AND w.state = 5 AND w.avoid = n.manager_id))
+-- Whether the lease n of the group g ends if its host is suspected: tasks failed there, and it has had no success
+-- since. Three hosts of a group give way, so that wrong tasks do not walk through a fleet.
+((EXISTS (SELECT FROM host_failures AS w WHERE w.group_id = g.id AND w.manager_id = n.manager_id
+             AND w.kind = 'tasks_failed' AND w.phase IN ('watched', 'suspected'))
+  OR EXISTS (SELECT FROM open_task AS w WHERE w.group_id = g.id AND w.state = 5 AND w.avoid = n.manager_id))
+ AND $may_give_way$)
+
+-- name: own_gives_way
+-- The same, where the host whose tasks failed is that of the row v.
+(n.manager_id = v.manager_id AND $may_give_way$)
+
+-- name: may_give_way
+-- Neither are three hosts suspected already, nor would the lease n wait for a long task.
+((SELECT count(*) FROM host_failures AS w
+   WHERE w.group_id = g.id AND w.kind = 'tasks_failed' AND w.phase = 'suspected' AND w.manager_id <> n.manager_id) < 3
+ AND NOT EXISTS (SELECT FROM open_task AS w WHERE w.group_id = g.id AND w.epoch = n.epoch AND w.state = 1
+                    AND w.started_at < now() - interval '180 s'))
 
 -- name: may_be_offered
 -- Whether the host m may be offered to the group g: not whether it is free, in contact or blamed. A lease that
@@ -120,7 +133,8 @@ task_groups AS g
                 OR NOT EXISTS (SELECT FROM open_task AS o WHERE o.group_id = m.works_for AND o.state = 0)
                 OR EXISTS (SELECT FROM host_failures AS q
                             WHERE q.group_id = m.works_for AND q.manager_id = m.id AND q.kind = 'tasks_failed'
-                              AND q.phase IN ('suspected', 'quarantined')))
+                              AND q.phase IN ('suspected', 'quarantined') AND q.incarnation = m.incarnation
+                              AND q.next_at > now()))
            AND $may_be_offered$ AND NOT $blamed$ AND NOT $failed_there$
 
 -- name: possible
@@ -342,7 +356,7 @@ SELECT least(CASE WHEN EXISTS (SELECT FROM open_task AS o WHERE o.state = 5) OR 
 -- name: end_leases
 -- Leases of quarantined hosts end, and those of suspected ones as soon as nothing runs under them: they can serve other
 -- groups, and leave their place among max_managers to a host that can try the tasks. A locked one is left to the
--- next round.
+-- next round. Tasks of a claim that commits meanwhile end under the ending lease or go back.
 WITH ended AS (
     UPDATE leases AS l SET state = 'ending', end_reason = t.phase
       FROM (SELECT c.epoch, f.phase FROM leases AS c

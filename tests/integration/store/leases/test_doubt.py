@@ -330,3 +330,43 @@ async def test_a_failing_host_leaves_the_only_place_to_a_good_one(database: str)
             await good.finish(tasks)
             await judge_groups(w.store)
         assert (await read_group(w.store, group)).tasks_succeeded == 20
+
+
+@pytest.mark.spec("C-33")
+async def test_wrong_tasks_do_not_walk_through_a_fleet(database: str) -> None:
+    """One host at a time is prepared for the group; after three of them the tasks are to blame."""
+    async with world(database) as w:
+        group = await w.group(max_managers=1)
+        await many(w, group, 60)
+        hosts = [await w.host() for _ in range(8)]
+        prepared = 0
+        while not (await read_group(w.store, group)).tasks_failed:
+            await assign_round(w.store)
+            leased = [h for h in hosts if (await observe_manager(w.store, h.manager_id)).lease]
+            assert len(leased) == 1, "a host has the place"
+            host = leased[0]
+            await host.take(group)
+            prepared += 1
+            await fail_all(host, (await host.claim(9)).tasks)
+            await assign_round(w.store)
+            request = ReleaseRequest(
+                manager_id=host.manager_id, epoch=host.epoch, reason=ReleaseReason.GROUP_ENDED
+            )
+            if (await read_group(w.store, group)).tasks_failed == 0:
+                await release_lease(w.store, request)
+        assert prepared <= 4
+
+
+@pytest.mark.spec("C-33")
+async def test_a_host_with_a_long_task_keeps_the_only_place_and_is_believed(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group(max_managers=1)
+        await many(w, group, 20)
+        (bad,) = await hosts_on(w, group, 1)
+        await w.host()
+        long, *short = (await bad.claim(9)).tasks
+        await bad.renew(started=[long])
+        await w.rows("UPDATE open_task SET started_at = now() - interval '181 s' WHERE state = 1")
+        await fail_all(bad, short)
+        await assign_round(w.store)
+        assert (await read_group(w.store, group)).tasks_failed == len(short)
