@@ -264,7 +264,7 @@ TOKEN_VARIABLES = (
     *("MITOSIS_TOKEN", "MITOSIS_TOKEN_FILE"),
     *("MITOSIS_API__TOKEN", "MITOSIS_API__TOKEN_FILE"),
 )
-"""Whoever starts the stack may have a token of another deployment; over the socket none is needed."""
+"""The shell that starts the stack may have a token of another deployment; over the socket none is needed."""
 
 
 async def _add_agent(stack: EmbeddedStack, connection: StackConnection, address: str) -> None:

@@ -356,7 +356,7 @@ SELECT least(CASE WHEN EXISTS (SELECT FROM open_task AS o WHERE o.state = 5) OR 
 -- name: end_leases
 -- Leases of quarantined hosts end, and those of suspected ones as soon as nothing runs under them: they can serve other
 -- groups, and leave their place among max_managers to a host that can try the tasks. A locked one is left to the
--- next round. Tasks of a claim that commits meanwhile end under the ending lease or go back.
+-- next round. Tasks of a claim that commits beside it end under the ending lease or go back.
 WITH ended AS (
     UPDATE leases AS l SET state = 'ending', end_reason = t.phase
       FROM (SELECT c.epoch, f.phase FROM leases AS c

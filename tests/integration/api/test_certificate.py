@@ -235,7 +235,7 @@ async def test_peers_without_a_handshake_and_without_a_request_are_closed(
 async def test_connections_count_before_their_handshake(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(api.server, "most_connections", lambda: 2)
+    monkeypatch.setattr(api.server, "most_connections", lambda: 4)
     certificate = ServedCertificate(self_made(tmp_path, elliptic()), NOW)
     async with served(certificate) as url, linked(url):
         port = urlsplit(url).port

@@ -219,7 +219,7 @@ def server_sockets() -> list[Any]:
 async def test_connections_beyond_the_open_files_are_refused_and_said(
     api: Api, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("api.server.most_connections", lambda: 5)
+    monkeypatch.setattr("api.server.most_connections", lambda: 10)
     async with serving(create_app(api.app_state)) as url:
         peers = [connected(url) for _ in range(8)]
         ends = [asyncio.create_task(ended(peer)) for peer in peers]

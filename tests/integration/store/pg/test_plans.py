@@ -44,8 +44,8 @@ TABLES = (
     "deleted_groups",
     "task_failures",
 )
-TIES = {("of empty tables", "cancelled"), ("of empty tables", "succeeded")}
-"""Two indexes of results seem as good while PostgreSQL takes the table for empty: not yet decided for it."""
+TIES = {("of empty tables", one) for one in ("cancelled", "succeeded", "waiting")}
+"""Two indexes seem as good while PostgreSQL takes the table for empty: not yet decided for it."""
 FILL = (
     "INSERT INTO task (id, group_id, spec) SELECT i, %(big)s, '{}' FROM generate_series(1, %(n)s) AS i",
     # Almost all are ready; the few that run, or wait for another attempt, have the highest ids.
