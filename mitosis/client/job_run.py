@@ -11,7 +11,7 @@ from uuid import UUID
 from mitosis.client.parameters import duration
 from mitosis.contracts.checking import shown
 from mitosis.contracts.errors import Conflict, InvalidRequest
-from mitosis.contracts.lifecycle import RUN, RunState, StepState, TaskState
+from mitosis.contracts.lifecycle import RUN, STEP, RunState, StepState, TaskState
 from mitosis.contracts.runs import RunDefinition, RunView, StepInfo, StepTask
 from mitosis.jobs.building import StepFunction
 
@@ -162,7 +162,7 @@ class JobRun:
         if self._step(name).ended_at is None:
             await self.refresh()
         found = self._step(name)
-        if found.state in (StepState.WAITING, StepState.RUNNING):
+        if found.state not in STEP.terminal:
             raise Conflict(f"the step {name} has not ended: it is {found.state}; wait for the run")
         results = [task.result async for task in self.tasks(name)]
         if found.is_array:

@@ -62,10 +62,11 @@ class RunCalls(JobCalls):
             InvalidRequest: lists what is wrong with the definition or the parameters.
             NotFound: there is no such job or version.
         """
-        given: dict[str, Any] = {"idempotency_key": uuid.uuid4().hex, **options}
+        given: dict[str, Any] = dict(options)
         if parameters is not None:
             given["parameters"] = dict(parameters)
         known = {key: value for key, value in given.items() if value is not None}
+        known.setdefault("idempotency_key", uuid.uuid4().hex)  # the call may be repeated
         body = model(StartRun, {**_what_to_run(job), **known})
         return JobRun(self, await self._post(RunView, "/runs", body))
 

@@ -177,8 +177,10 @@ class EmbeddedStack:
                 argv=argv,
                 log=self.folder.log(name),
                 ready=ready,
-                env={name: os.environ[name] for name in os.environ if name not in without}
-                | dict(env or {}),
+                env={
+                    **{key: value for key, value in os.environ.items() if key not in without},
+                    **(env or {}),
+                },
                 stop=((signal.SIGTERM, stop_seconds),),
             )
         )

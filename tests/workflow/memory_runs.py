@@ -6,19 +6,19 @@ from uuid import UUID, uuid4
 
 from mitosis.contracts.errors import DatabaseUnavailable, NotFound
 from mitosis.contracts.lifecycle import RUN, RunEvent, RunState
-from mitosis.contracts.run_control import RunSituation, RunVerbRequest
+from mitosis.contracts.run_control import Cancel, RunSituation, RunVerbRequest
 from tests.workflow.memory import Clock
 
 
 @dataclass
 class Run:
-    """A run as PostgreSQL would keep it: a step ends with each look after a poke."""
+    """A run as PostgreSQL would keep it."""
 
     uuid: UUID = field(default_factory=uuid4)
     state: RunState = RunState.RUNNING
     deadline: datetime | None = None
     reason: str | None = None
-    cancels: list[str | None] = field(default_factory=list)
+    cancels: list[Cancel] = field(default_factory=list)
 
 
 class MemoryRuns:
@@ -55,5 +55,5 @@ class MemoryRuns:
             raise NotFound("there is no such run")
         if self.run.state is not RunState.CANCELLED:
             self.run.state = RUN.after(self.run.state, RunEvent.CANCEL)
-        self.run.cancels.append(request.verb.reason)
+        self.run.cancels.append(request.verb)
         return await self.observe_run(request.run_id)

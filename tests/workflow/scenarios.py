@@ -24,6 +24,7 @@ from mitosis.contracts.control import (
     TaskGroupInput,
 )
 from mitosis.contracts.lifecycle import LeaseState, TaskGroupState
+from mitosis.contracts.run_control import Cancel as RunCancel
 from mitosis.contracts.run_control import RunInput
 from mitosis.contracts.temporal_names import (
     CONTROL_TASK_QUEUE,
@@ -350,6 +351,7 @@ async def run_cancelled(skipping: WorkflowEnvironment) -> AnyHandle:
         await handle.signal("unknown", 1)
         await handle.signal("cancel", {"reason": "enough", "grace_seconds": 3})
         await handle.result()
+    assert run.cancels == [RunCancel(reason="enough", grace_seconds=3)]
     return handle
 
 
@@ -362,6 +364,7 @@ async def run_cancelled_by_temporal(skipping: WorkflowEnvironment) -> AnyHandle:
         await wait_until_async(lambda: memory.looks > 0)
         await handle.cancel()
         await handle.result()
+    assert [cancel.reason for cancel in run.cancels] == ["temporal workflow cancel"]
     return handle
 
 

@@ -10,7 +10,7 @@ from itertools import islice
 
 from mitosis.cli.follow.display import short_span
 from mitosis.cli.rendering import GAP, one_line, span_text
-from mitosis.contracts.lifecycle import StepState
+from mitosis.contracts.lifecycle import STEP, StepState
 from mitosis.contracts.runs import RunInfo, RunView, StepInfo
 
 BAR_CELLS = 20
@@ -23,7 +23,6 @@ MARKS: Mapping[StepState, str] = {
     StepState.SKIPPED: "-",
     StepState.CANCELLED: "!",
 }
-ENDED = frozenset(StepState) - {StepState.WAITING, StepState.RUNNING}
 SHOWN_FIRST: Mapping[StepState, int] = {
     StepState.RUNNING: 0,
     StepState.FAILED: 0,
@@ -146,7 +145,7 @@ def _waiting_text(step: StepInfo, steps: Mapping[str, StepInfo]) -> str:
     before = [
         name if outcome == "success" else f"{name}: {outcome}"
         for name, outcome in step.after.items()
-        if name in steps and steps[name].state not in ENDED
+        if name in steps and steps[name].state not in STEP.terminal
     ]
     return f"waits for {', '.join(before)}" if before else "waiting"
 

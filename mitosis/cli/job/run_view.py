@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mitosis.cli.exit import ExitStatus
 from mitosis.cli.job.run_tree import Rates, elapsed, headline, job_text, stop_text, tree_lines
-from mitosis.cli.rendering import Item, Table, one_line, span_text, time_text
+from mitosis.cli.rendering import Item, Table, elapsed_text, one_line, time_text
 from mitosis.contracts.lifecycle import RunState, StepState
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def tasks_table(tasks: "Sequence[StepTask]") -> Table:
                 f"{one.task_group_id}/{one.task_id}",
                 str(one.state),
                 str(one.attempt),
-                _took(one),
+                elapsed_text(one.started_at, one.finished_at),
                 one.message or ("" if one.result is None else _json(one.result)[:MOST_OF_A_RESULT]),
             )
             for one in tasks
@@ -144,11 +144,6 @@ def _failed_lines(step: str, count: int, tasks: "Sequence[StepTask]") -> list[st
 def _parameter(name: str, value: object) -> str:
     """Return a parameter as ``-p`` takes it: text as it is, other values as JSON."""
     return f"{name}={value if isinstance(value, str) else _json(value)}"
-
-
-def _took(task: "StepTask") -> str:
-    start, end = task.started_at, task.finished_at
-    return span_text(end - start) if start and end else ""
 
 
 def _json(value: object) -> str:

@@ -18,6 +18,7 @@ from api.service import ApiOptions, RunningApi, admin_token, running_api
 from mitosis.cli.connection import StackConnection, remove_connection, write_connection
 from mitosis.cli.stack.api_tls import local_access, served_certificate
 from mitosis.client.client import Client
+from mitosis.concurrency import cancel_and_wait
 from mitosis.contracts.bounded_files import MOST_SECRET_BYTES, read_bounded
 from mitosis.contracts.errors import ConfigurationError, MitosisError
 from mitosis.contracts.lease_settings import DEFAULT_TERMS
@@ -54,6 +55,11 @@ CONTROL_READY_SECONDS = 60.0
 ADMIN_TOKEN_PAUSE_SECONDS = 3600.0
 ONE_HOST_IDLE_THRESHOLD = 5.0
 """With one host, an idle group would block all others; its environment stays ready in any case."""
+TOKEN_VARIABLES = (
+    *("MITOSIS_TOKEN", "MITOSIS_TOKEN_FILE"),
+    *("MITOSIS_API__TOKEN", "MITOSIS_API__TOKEN_FILE"),
+)
+"""The shell that starts the stack may have a token of another deployment; over the socket none is needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +128,7 @@ async def keeping_admin_token(folder: DataFolder, running: RunningApi) -> AsyncI
     try:
         yield
     finally:
-        task.cancel()
-        await asyncio.wait([task])
+        await cancel_and_wait(task)
 
 
 async def _write_again(folder: DataFolder, running: RunningApi) -> None:
@@ -258,13 +263,6 @@ def _signing_key(settings: Settings, folder: DataFolder) -> bytes:
         raise ConfigurationError(
             f"cannot read the signing key {given}: {error.strerror}", field="api.signing_key_file"
         ) from error
-
-
-TOKEN_VARIABLES = (
-    *("MITOSIS_TOKEN", "MITOSIS_TOKEN_FILE"),
-    *("MITOSIS_API__TOKEN", "MITOSIS_API__TOKEN_FILE"),
-)
-"""The shell that starts the stack may have a token of another deployment; over the socket none is needed."""
 
 
 async def _add_agent(stack: EmbeddedStack, connection: StackConnection, address: str) -> None:

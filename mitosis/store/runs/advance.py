@@ -6,7 +6,9 @@ times: see ``mitosis.store.runs.turns``.
 
 from dataclasses import dataclass
 
-from mitosis.contracts.errors import MitosisError
+import psycopg
+
+from mitosis.contracts.errors import MitosisError, UpgradeInProgress
 from mitosis.contracts.lifecycle import RUN, RunState, StepState
 from mitosis.jobs.order import next_steps
 from mitosis.jobs.progress import (
@@ -32,8 +34,6 @@ from mitosis.store.store import Store
 SQL = load("runs/advance.sql")
 NOT_REACHED = "a step that it comes after has ended otherwise"
 TIMED_OUT = "its timeout has passed"
-AT_ONCE = 4
-"""So many runs are carried on at once by one process: each takes a connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +95,21 @@ async def _begin(connection: Connection, store: Store, loaded: Loaded, *, is_new
         async with connection.transaction():
             await add_groups(connection, store, loaded)
     except MitosisError as error:
-        if is_new or error.http_status >= 500:  # trying again can help
+        if is_new or may_pass(error):
             raise
         run.stopped_by, run.reason = "error", storable(str(error))
         return False
     run.state = RunState.RUNNING
     return True
+
+
+def may_pass(error: Exception) -> bool:
+    """Return whether a failure says something of the deployment and not of the run: trying again can help."""
+    if isinstance(error, MitosisError):
+        return error.http_status >= 500 or error.retryable or isinstance(error, UpgradeInProgress)
+    return isinstance(error, psycopg.Error) and not isinstance(
+        error, psycopg.DataError | psycopg.IntegrityError
+    )
 
 
 async def _decide(creation: Creation) -> None:

@@ -139,6 +139,8 @@ class Creation:
     def _allowed(self, step: StepProgress, left: int) -> int:
         loaded = self.loaded
         count = min(may_create(loaded.definition, step, loaded.by_name), left)
+        if not count:
+            return 0
         free = room(loaded.definition, loaded.steps)
         if free is None:
             return count

@@ -78,10 +78,10 @@ class Loaded:
     before: Mapping[int, Any] = field(default_factory=dict)
     counted: bool = False
     """Ends of tasks were counted, maybe not all."""
+    by_name: Mapping[str, StepProgress] = field(init=False)
 
-    @property
-    def by_name(self) -> Mapping[str, StepProgress]:
-        return {step.name: step for step in self.steps}
+    def __post_init__(self) -> None:
+        self.by_name = {step.name: step for step in self.steps}
 
     def deadline(self, timeout: timedelta | None) -> datetime | None:
         """Return when something that begins now is over."""

@@ -68,7 +68,6 @@ class _Added:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    id: int
     uuid: UUID
     asked: bytes | None
 

@@ -13,12 +13,12 @@ SELECT o.id, u.id, j.id, %(job_name)s, %(version)s, %(digest)s, %(definition)s, 
 RETURNING id, uuid
 
 -- name: run_with_key
-SELECT r.id, r.uuid, r.asked FROM runs AS r JOIN user_groups AS o ON o.id = r.user_group_id
+SELECT r.uuid, r.asked FROM runs AS r JOIN user_groups AS o ON o.id = r.user_group_id
  WHERE o.name = %(group_name)s AND r.idempotency_key = %(key)s
 
 -- name: runs_with_key
 -- Of all user groups to which the user may submit.
-SELECT r.id, r.uuid, r.asked
+SELECT r.uuid, r.asked
   FROM users AS u JOIN runs AS r ON r.idempotency_key = %(key)s AND r.asked = %(asked)s
  WHERE u.uuid = %(user)s
    AND (u.is_admin OR EXISTS (SELECT FROM user_group_members AS m

@@ -16,6 +16,7 @@ from mitosis.store.leases.ending import lock_group_and_leases
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
+from mitosis.store.runs.rows import notify_run, poke_run
 from mitosis.store.runs.turns import Turns
 from mitosis.store.store import Store
 
@@ -55,13 +56,13 @@ async def cancel_run(store: Store, run_id: UUID, asked: CancelRun) -> None:
         RUN.after(run.state, RunEvent.CANCEL)
         values = {
             "run": run.id,
-            "uuid": run_id,
             "reason": storable(asked.reason),
             "skip_cleanup": asked.skip_cleanup,
             "grace": asked.grace_seconds,
         }
         await connection.execute(SQL["stop"], values)
-        await connection.execute(SQL["notify_and_poke"], values)
+        await notify_run(connection, run.id, changed=True, due=True)
+        await poke_run(connection, run.id)
     turns = Turns(store)
     turns.add([run.id])
     await turns.take_all(FIRST_TURNS_SECONDS)  # it fails never; an API process goes on

@@ -12,13 +12,6 @@ UPDATE runs AS r
        due = true, revision = r.revision + 1
  WHERE r.id = %(run)s
 
--- name: notify_and_poke
-WITH written AS (
-    INSERT INTO outbox (kind, subject) VALUES ('run', %(uuid)s)
-)
-SELECT pg_notify('mitosis_outbox', ''), pg_notify('mitosis_wake', %(run)s::bigint || '%%'),
-       pg_notify('mitosis_wake', (SELECT min(s.id) FROM run_steps AS s WHERE s.run_id = %(run)s) || '$')
-
 -- name: mark
 UPDATE runs SET deleting = true WHERE id = %(run)s
 

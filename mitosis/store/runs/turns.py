@@ -12,16 +12,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-import psycopg
-
-from mitosis.contracts.errors import MitosisError, NotFound, UpgradeInProgress
+from mitosis.contracts.errors import NotFound
 from mitosis.contracts.lifecycle import RUN
 from mitosis.contracts.task_cancel import CancelTasks
 from mitosis.retry_policy import Backoff, RetryPolicy
 from mitosis.store.pg.arrays import number_array
 from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
-from mitosis.store.runs.advance import carry_on
+from mitosis.store.runs.advance import carry_on, may_pass
 from mitosis.store.runs.giving_up import end_as_failed, stop_all
 from mitosis.store.runs.rows import TURN, lock_run
 from mitosis.store.store import Store
@@ -178,15 +176,6 @@ class Turns:
                 await give_up(self._store, number, f"it cannot be carried on: {error!r}")
             except Exception:  # tried again after the pause
                 log.exception("run.not_ended", extra={"run": number})
-
-
-def may_pass(error: Exception) -> bool:
-    """Return whether a failure says something of the deployment and not of the run: trying again can help."""
-    if isinstance(error, MitosisError):
-        return error.http_status >= 500 or error.retryable or isinstance(error, UpgradeInProgress)
-    return isinstance(error, psycopg.Error) and not isinstance(
-        error, psycopg.DataError | psycopg.IntegrityError
-    )
 
 
 async def advance_due(store: Store) -> None:

@@ -3,12 +3,13 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
 from mitosis.client.sync import SyncClient
 from mitosis.contracts.allocation import WorkerAllocationPlan
-from mitosis.contracts.errors import AlreadyExists, Conflict, NotFound
+from mitosis.contracts.errors import AlreadyExists, Conflict, InvalidTransition, NotFound
 from mitosis.contracts.http import TaskGroupInfo, TaskGroupSpec
 from mitosis.contracts.lifecycle import TaskGroupState
 from tests.chaos.mixed.facts import GroupFacts, Rows
@@ -36,6 +37,7 @@ class GroupRun:
         self._ids: list[int] = []
         self._verb_at: int | None = None
         self._refused: list[str] = []
+        self._came_too_late = False
         self._settled_at = 0
         self._deleted_at: int | None = None
         self._rows: Rows | None = None
@@ -59,9 +61,10 @@ class GroupRun:
                     self._settle(client)
                     self._delete(client)
             if plan.verb is Verb.REOPEN:
-                self._submit(client, half, len(plan.tasks))
+                self._submit(client, half, len(self._plan.tasks))
             if plan.goes_on:
-                insist(lambda: client.close_group(self._uuid))
+                if not self._came_too_late:
+                    insist(lambda: client.close_group(self._uuid))
                 if plan.verb is Verb.REFUSED:
                     self._refuse(client)
                 self._settle(client)
@@ -128,13 +131,23 @@ class GroupRun:
             Verb.CANCEL: lambda: client.cancel(group),
             Verb.CANCEL_SOFTLY: lambda: client.cancel(group, cancel_running_tasks=False),
             Verb.COMPLETE: lambda: client.complete(group, force=True),
-            Verb.REOPEN: lambda: client.reopen(group),
+            Verb.REOPEN: lambda: self._reopen(client),
         }
         if plan.verb is Verb.COMPLETE:
             insist(lambda: client.close_group(group))
         if plan.verb in verbs:
             insist(verbs[plan.verb])
         self._verb_at = time.monotonic_ns()
+
+    def _reopen(self, client: SyncClient) -> None:
+        """Refused if the first half has ended by then: the task group is complete, and that is its end."""
+        try:
+            insist(lambda: client.reopen(self._uuid))
+        except InvalidTransition:
+            if self._info(client).state is not TaskGroupState.COMPLETE:
+                raise
+            self._came_too_late = True
+            self._plan = replace(self._plan, tasks=self._plan.tasks[: len(self._ids)])
 
     def _refuse(self, client: SyncClient) -> None:
         """Verbs during the teardown: each is refused and changes nothing."""

@@ -32,7 +32,6 @@ def stack(server_loop: LoopThread, database: str, tmp_path: Path) -> Iterator[Cl
         yield running
 
 
-@pytest.mark.spec("S001-52")
 def test_a_program_starts_follows_and_reruns_a_job_in_python(stack: CliStack) -> None:
     with SyncClient(stack.url, stack.token) as client:
         run = client.start_job(JOB, WORD, name="one", labels=["trial"], idempotency_key="k")

@@ -1,7 +1,6 @@
 """A run in a program: waits, changes and results, over answers that a test writes."""
 
 import json
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -17,7 +16,6 @@ from mitosis.contracts.runs import RunView, StepTask
 from mitosis.jobs.building import step as job_step
 from tests.support.run_views import run_view, step
 
-Answer = Callable[[httpx2.Request], Any]
 NO_PAUSE = timedelta()
 
 
@@ -121,19 +119,21 @@ async def test_a_step_without_a_result_says_why() -> None:
 
 async def test_a_run_is_started_under_a_key_of_its_own() -> None:
     """So a call whose answer was lost can be repeated."""
-    client, made = client_of(running(1), running(1), running(1))
+    client, made = client_of(*[running(1)] * 4)
     async with client:
         await client.start_job("etl", {"date": "x"}, version=2, labels=["night"])
         await client.start_job({"name": "etl", "steps": {}}, idempotency_key="mine")
+        await client.start_job("etl", idempotency_key=None)
         await client.rerun(UUID(int=7))
         with pytest.raises(InvalidRequest, match="job"):
             await client.start_job("a/b/c")
         with pytest.raises(InvalidRequest, match="labels"):
             await client.start_job("etl", labels="night")
-    first, second, third = (json.loads(one.content) for one in made)
+    first, second, none, third = (json.loads(one.content) for one in made)
     key = first.pop("idempotency_key")
     assert first == {"job": "etl", "version": 2, "parameters": {"date": "x"}, "labels": ["night"]}
-    assert len({key, second["idempotency_key"], third["idempotency_key"]}) == 3
+    keys = {key, *(one["idempotency_key"] for one in (second, none, third))}
+    assert len(keys) == 4
     assert second == {"definition": {"name": "etl", "steps": {}}, "idempotency_key": "mine"}
 
 

@@ -28,7 +28,7 @@ async def call(api: Api, method: str, path: str, token: str = "", **given: Any) 
     return answer.json() if answer.content else answer.status_code
 
 
-@pytest.mark.spec("S001-01", "S001-07")
+@pytest.mark.spec("S001-07")
 async def test_a_stored_job_runs_in_the_version_that_was_asked_for(api: Api) -> None:
     async with api.client() as client:
         await client.define_job(definition("first"))

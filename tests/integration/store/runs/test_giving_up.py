@@ -22,4 +22,3 @@ async def test_it_ends_with_its_tasks_and_groups(database: str) -> None:
             " WHERE g.name LIKE 'run-%%'"
         )
         assert await r.w.value(state) == "closed"
-        assert await r.w.value("SELECT bool_and(closed) FROM run_groups")

@@ -10,13 +10,14 @@ from mitosis.contracts.errors import (
     IdempotencyKeyReused,
     InvalidRequest,
     NotFound,
+    UpgradeInProgress,
 )
 from mitosis.contracts.lifecycle import StepState
 from mitosis.contracts.runs import CancelRun, RerunRun
 from mitosis.jobs.reading import definition_of
+from mitosis.store.runs import advance
 from mitosis.store.runs.starting import NewRun, kept_steps, rerun, start_run
 from mitosis.store.runs.stopping import cancel_run
-from mitosis.store.runs.turns import advance_due
 from mitosis.store.users.accounts import create_user
 from tests.support.runs import Runs, command, job, runs
 
@@ -66,6 +67,7 @@ async def test_what_cannot_start_leaves_nothing_behind(database: str) -> None:
         assert await r.w.value("SELECT count(*) FROM task_groups WHERE name LIKE 'run-%%'") == 0
 
 
+@pytest.mark.spec("S001-01")
 async def test_runs_of_a_job_take_their_turns(database: str) -> None:
     definition = job({"a": command("a")}, max_concurrent_runs=1)
     async with runs(database) as r:
@@ -170,4 +172,22 @@ async def test_a_large_array_is_created_in_chunks(
         await r.finish()
         assert (await r.view(run)).tasks_succeeded == 20
         assert len(await r.tasks(run, "b", state="succeeded")) == 10
-        await advance_due(r.w.store)
+
+
+async def test_a_pending_run_waits_for_the_end_of_an_upgrade(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    definition = job({"a": command("a")}, max_concurrent_runs=1)
+
+    async def refused(*_: object) -> None:
+        raise UpgradeInProgress
+
+    async with runs(database) as r:
+        first, second = [await r.start(definition) for _ in range(2)]
+        with monkeypatch.context() as upgrading:
+            upgrading.setattr(advance, "add_groups", refused)
+            await r.work(most=1)
+            assert (await r.view(first)).state == "success"
+            assert (await r.view(second)).state == "pending"
+        await r.finish()
+        assert (await r.view(second)).state == "success"

@@ -6,8 +6,8 @@ import pytest
 
 from mitosis.contracts.errors import DatabaseUnavailable, UpgradeInProgress
 from mitosis.store.runs import turns
-from mitosis.store.runs.advance import carry_on
-from mitosis.store.runs.turns import Turns, advance_due, may_pass, take_turn
+from mitosis.store.runs.advance import carry_on, may_pass
+from mitosis.store.runs.turns import Turns, advance_due, take_turn
 from tests.support.runs import Runs, command, job, runs
 
 
