@@ -174,6 +174,13 @@ class MixedHost:
         except OSError:
             return 0
 
+    @property
+    def token(self) -> str:
+        """That of its agent, as of its last start."""
+        found = read_credentials(self.state_dir)
+        assert found is not None
+        return found.token
+
     def replace_token(self, token: str) -> None:
         path = self.state_dir / "manager.json"
         known = msgspec.json.decode(path.read_bytes())

@@ -11,12 +11,15 @@ from pathlib import Path
 import psutil
 
 from api.auth import Subject, TokenSigner
+from mitosis.client.sync import SyncClient
+from mitosis.contracts.errors import MitosisError, Unauthenticated
 from tests.chaos.mixed.facts import Revocation
 from tests.chaos.mixed.hosts import MixedHost, cut, dead, full, losing, paused, refusing
 from tests.chaos.mixed.plan import LARGE, ON_SERVERS, PlannedTrouble, Trouble
 from tests.chaos.mixed.wires import Refusal
 from tests.chaos.mixed.world import World, insist, pause
 from tests.chaos.plan import Victim
+from tests.support.admin import admin_address
 from tests.support.waiting import wait_until
 
 REPORT = "/managers/tasks/report"
@@ -123,6 +126,7 @@ class Troubles:
             killed_at, kept = time.monotonic_ns(), journal(host)
             host.api.refusal = None
             database.revoke(manager)
+            wait_until(lambda: self._is_refused(host), REFUSED_SECONDS)
             exits = len(host.exits)
             host.start()
             wait_until(host.ended, REFUSED_SECONDS, host.story)
@@ -142,6 +146,18 @@ class Troubles:
                 after,
             )
         )
+
+    def _is_refused(self, host: MixedHost) -> bool:
+        """Whether the API knows that the token of the host is no longer valid: it looks every few seconds."""
+        url, _ = admin_address(self._world.data_dir)
+        try:
+            with SyncClient(url, host.token, give_up_after=timedelta()) as client:
+                client.me()
+        except Unauthenticated:
+            return True
+        except MitosisError:
+            return False
+        return False
 
     def _new_token(self, host: MixedHost) -> str:
         [key] = self._world.data_dir.rglob(SIGNING_KEY)
