@@ -14,6 +14,7 @@ from mitosis.embedded.data_folder import DataFolder
 from mitosis.embedded.postgres import DATABASE, EmbeddedPostgres
 from tests.support.databases import DatabasePool
 from tests.support.examples import examples
+from tests.support.folders import short_folder
 from tests.support.servers import LoopThread
 
 pytest_plugins = [
@@ -68,8 +69,8 @@ def tmp_path() -> Iterator[Path]:
     pytest's own is named after the user, the run, the process and the test.
     """
     short = "/tmp" if len(tempfile.gettempdir()) > LONGEST_TEMPORARY_FOLDER else None
-    with tempfile.TemporaryDirectory(prefix="mt-", dir=short, ignore_cleanup_errors=True) as name:
-        yield Path(name)
+    with short_folder(short) as folder:
+        yield folder
 
 
 @pytest.fixture
