@@ -124,19 +124,13 @@ BEGIN
 END $$
 """
 
-POKES = """
-ALTER TABLE outbox
-    DROP CONSTRAINT outbox_kind_check,
-    ADD CONSTRAINT outbox_kind_check CHECK (kind IN ('task_group', 'manager', 'scheduler', 'run'));
-"""
-
 STATEMENTS: tuple[str, ...] = (
     RUNS,
     "CREATE UNIQUE INDEX runs_by_key ON runs (user_group_id, idempotency_key) WHERE idempotency_key IS NOT NULL",
     "CREATE INDEX runs_of_group ON runs (user_group_id, id)",
     "CREATE INDEX runs_unfinished ON runs (user_group_id, job_name, id) WHERE ended_at IS NULL",
     "CREATE INDEX runs_deleting ON runs (id) WHERE deleting",
-    "CREATE INDEX runs_reruns ON runs (rerun_of) WHERE rerun_of IS NOT NULL",
+    "CREATE INDEX runs_of_creator ON runs (creator_id, id)",
     "CREATE INDEX runs_ended ON runs (ended_at) WHERE ended_at IS NOT NULL",
     RUN_GROUPS,
     "CREATE INDEX run_groups_by_task_group ON run_groups (task_group)",
@@ -148,10 +142,8 @@ STATEMENTS: tuple[str, ...] = (
     STEP_OF_TASKS,
     "CREATE TRIGGER open_task_of_step_ended AFTER DELETE ON open_task"
     " FOR EACH ROW WHEN (OLD.step_id IS NOT NULL) EXECUTE FUNCTION note_ended_task_of_step()",
-    POKES,
 )
-"""In this order, one statement each. Tables that are in use come last, since claims wait from their locks on:
-first the tasks, then the outbox, as in transactions that write both."""
+"""In this order, one statement each. The tasks, which are in use, come last: claims wait from their lock on."""
 
 
 def upgrade() -> None:

@@ -15,7 +15,10 @@ from mitosis.store.pg.concurrently import LOCK_TIMEOUT
 
 OF_THE_VERSION_BEFORE = ("0001", "0002", "0003")
 """No database in use is older than these."""
+ALTER_MUCH_TOGETHER = ("0004", "0005")
+"""They were released before the rule."""
 CREATED_TABLE = re.compile(r"CREATE TABLE (\w+)")
+ALTERED_TABLE = re.compile(r"(?:ALTER TABLE (?:ONLY )?|DELETE ON )(\w+)")
 LONG = {
     "an index of a table in use is built CONCURRENTLY": re.compile(
         r"CREATE (?:UNIQUE )?INDEX (?!CONCURRENTLY)\w+ ON (\w+)"
@@ -90,3 +93,22 @@ def test_what_cannot_be_in_a_transaction_is_a_migration_of_its_own(revision: str
             "SET lock_timeout = 0",
             f"SET lock_timeout = '{LOCK_TIMEOUT}'",
         ]
+
+
+def in_use_locked_together(made: list[str]) -> set[str]:
+    """The tables in use that one migration alters: all stay locked while it waits for the last of them."""
+    own = {match[1] for text in made for match in CREATED_TABLE.finditer(text)}
+    return {match[1] for text in made for match in ALTERED_TABLE.finditer(text)} - own
+
+
+def test_no_claim_waits_until_another_table_is_free() -> None:
+    """Claims and reports need open_task: what is done to it locks nothing else."""
+    together = {
+        revision: tables
+        for revision, made in LATER.items()
+        if revision not in ALTER_MUCH_TOGETHER
+        and not all(REPEATABLE.match(text) for text in made)
+        and "open_task" in (tables := in_use_locked_together(made))
+        and len(tables) > 1
+    }
+    assert together == {}

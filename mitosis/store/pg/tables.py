@@ -369,7 +369,7 @@ runs = Table(
         postgresql_where=text("ended_at IS NULL"),
     ),
     Index("runs_deleting", "id", postgresql_where=text("deleting")),
-    Index("runs_reruns", "rerun_of", postgresql_where=text("rerun_of IS NOT NULL")),
+    Index("runs_of_creator", "creator_id", "id"),
     Index("runs_ended", "ended_at", postgresql_where=text("ended_at IS NOT NULL")),
 )
 
