@@ -15,16 +15,15 @@ from mitosis.contracts.errors import DatabaseUnavailable, TemporalUnavailable
 from mitosis.retry_policy import Backoff, RetryPolicy
 from workflows import bootstrap as bootstrapping
 from workflows import look as looking
+from workflows.backstop import backstops
 from workflows.bootstrap import Bootstrap
 from workflows.client import ControlClient, TemporalAddress
 from workflows.deletions import Deletions
-from workflows.dependencies import Dependencies
 from workflows.look import Look
 from workflows.namespace import ensure_namespace
 from workflows.plugin import ControlPlugin
 from workflows.ports import HousekeepingPort, OutboxPort
 from workflows.relay import Relay
-from workflows.run_backstop import RunBackstop
 from workflows.worker import ControlPorts, WorkerLimits, control_worker
 
 log = logging.getLogger(__name__)
@@ -83,8 +82,10 @@ class ControlService:
         self._tasks = [
             asyncio.create_task(self._run(), name="control plane"),
             asyncio.create_task(Deletions(self._housekeeping).run(), name="deletions"),
-            asyncio.create_task(Dependencies(self._housekeeping).run(), name="dependencies"),
-            asyncio.create_task(RunBackstop(self._housekeeping).run(), name="runs"),
+            *(
+                asyncio.create_task(one.run(), name=one.name)
+                for one in backstops(self._housekeeping)
+            ),
         ]
         return self
 

@@ -53,19 +53,15 @@ class DeletionPort(Protocol):
         ...
 
 
-class DependenciesPort(Protocol):
-    """Tasks that wait for others (protocol P14)."""
+class BackstopPort(Protocol):
+    """What API processes do at once, for what they missed."""
 
     async def resolve_dependencies(self) -> None:
-        """Free or cancel the children of all tasks that have ended, where that has not been done."""
+        """Free or cancel the children of all tasks that have ended, where that has not been done (P14)."""
         ...
 
-
-class RunsPort(Protocol):
-    """Runs of jobs (protocol P15)."""
-
     async def advance_runs(self) -> None:
-        """Carry on every run that waits for it: ended tasks, a timeout, its turn."""
+        """Carry on every run that waits for it: ended tasks, a timeout, its turn (P15)."""
         ...
 
 
@@ -85,5 +81,5 @@ class LookPort(Protocol):
         ...
 
 
-class HousekeepingPort(ExpectedPort, DeletionPort, DependenciesPort, RunsPort, LookPort, Protocol):
+class HousekeepingPort(ExpectedPort, DeletionPort, BackstopPort, LookPort, Protocol):
     """What the control worker does besides sending pokes."""

@@ -27,6 +27,7 @@ from mitosis.contracts.runs import (
     StepTasksQuery,
 )
 from mitosis.jobs.reading import definition_of
+from mitosis.store.missing import missing_run
 from mitosis.store.runs.starting import NewRun, StartedRun, rerun, start_run, started_before
 from mitosis.store.runs.stopping import cancel_run, delete_run
 from mitosis.store.runs.views import (
@@ -52,7 +53,7 @@ async def visible_run(state: AppStateDep, user: UserDep, run_id: UUID) -> FoundR
     """
     found = await find_run(state.store, run_id)
     if not (user.is_admin or found.group_name in user.groups):
-        raise NotFound(f"there is no run {run_id}")
+        raise missing_run(run_id)
     return found
 
 

@@ -40,17 +40,16 @@ def watch(cli: Cli, group: GroupArgument, progress: ProgressOption = "auto") -> 
 async def _follow(cli: Cli, group: "TaskGroupInfo", display: Display) -> RunExit:
     from mitosis.cli.follow.failures import Failures
     from mitosis.cli.follow.follower import Follower, run_exit_of
-    from mitosis.cli.outages import GIVE_UP_AFTER
-    from mitosis.client.client import Client
+    from mitosis.cli.long_client import client_for_long
+    from mitosis.cli.outages import Outages
 
     failures = Failures()
     to = cli.target
-    async with Client(
-        to.address, to.token, give_up_after=GIVE_UP_AFTER, ca_file=to.ca_file
-    ) as client:
+    outages = Outages(display.say)
+    async with client_for_long(to.address, to.token, to.ca_file, outages) as client:
         if cli.as_json:
             return run_exit_of(await _print_events(client, group))
-        follower = Follower(client, display)
+        follower = Follower(client, display, outages=outages)
         if group.state is TaskGroupState.OPEN:
             display.say(_open_text(group))
         async for info in follower.until_settled(group.task_group_id):

@@ -76,17 +76,20 @@ class RunCalls(JobCalls):
         state: RunState | Iterable[RunState] | None = None,
         job: str | None = None,
         group_name: str | None = None,
+        created_by: str | None = None,
         label: str | Iterable[str] | None = None,
     ) -> AsyncIterator[RunInfo]:
         """Iterate over the runs of the caller's user groups, the newest first.
 
-        A run must have one of the states, all labels, and be of the job with this name.
+        A run must have one of the states, all labels, be of the job with this name, and be started by
+        the user with this name.
         """
         chosen = query(
             RunsQuery,
             state=_listed(state),
             job=job,
             group_name=group_name,
+            created_by=created_by,
             label=_listed(label),
         )
         return self._pages(Page[RunInfo], "/runs", chosen)

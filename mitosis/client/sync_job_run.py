@@ -107,9 +107,12 @@ class SyncRunCalls:
         state: RunState | Iterable[RunState] | None = None,
         job: str | None = None,
         group_name: str | None = None,
+        created_by: str | None = None,
         label: str | Iterable[str] | None = None,
     ) -> Iterator[RunInfo]:
-        found = self._client.runs(state=state, job=job, group_name=group_name, label=label)
+        found = self._client.runs(
+            state=state, job=job, group_name=group_name, created_by=created_by, label=label
+        )
         return each_of(self._loop, found)
 
     def run(self, run_id: UUID) -> SyncJobRun:

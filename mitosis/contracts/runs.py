@@ -156,6 +156,8 @@ class RunsQuery(Query):
     job: str | None = None
     """Name of the job."""
     group_name: str | None = None
+    created_by: str | None = None
+    """Username of who has started it."""
     label: list[str] = Field(default=[])
     after: str | None = None
     limit: Annotated[int, Field(ge=1, le=500)] = 50

@@ -51,3 +51,19 @@ def require_task(found: T | None, task_id: UUID) -> T:
     if found is None:
         raise NotFound("no such task", task_id=str(task_id))
     return found
+
+
+def missing_run(run_id: UUID) -> NotFound:
+    """Return the error for a run that does not exist, or that the caller may not see."""
+    return NotFound(f"there is no run {run_id}")
+
+
+def require_run(found: T | None, run_id: UUID) -> T:
+    """Return the run that was found.
+
+    Raises:
+        NotFound: it is None.
+    """
+    if found is None:
+        raise missing_run(run_id)
+    return found

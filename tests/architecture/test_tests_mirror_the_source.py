@@ -31,6 +31,7 @@ TESTED_ELSEWHERE = {
     "mitosis/cli/group/verbs.py": "integration/cli/test_groups.py",
     "mitosis/cli/job/define.py": "unit/cli/job/test_commands.py",
     "mitosis/cli/job/stored.py": "integration/cli/test_runs.py",
+    "mitosis/cli/job/watch.py": "integration/cli/test_runs.py",
     "mitosis/cli/logs/command.py": "long/product/test_everyday.py",
     "mitosis/cli/manager/commands.py": "integration/cli/test_groups.py",
     "mitosis/cli/template/commands.py": "integration/cli/test_verbs.py",

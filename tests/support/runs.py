@@ -12,12 +12,20 @@ from mitosis.contracts.wire import ClaimedTask, TaskReport
 from mitosis.jobs.reading import definition_of
 from mitosis.store.dependencies.resolve import resolve_all
 from mitosis.store.runs.starting import NewRun, start_run
-from mitosis.store.runs.turns import advance_due
+from mitosis.store.runs.turns import Turns
 from mitosis.store.runs.views import find_run, list_step_tasks, read_run, wait_for_run
+from mitosis.store.store import Store
 from tests.support.campaigns import Host, World, failed, spec_of, succeeded, world
 
 Judge = Callable[[list[str], int], Any]
 """From the command of a task and its attempt to its result; False: it fails."""
+
+
+async def advance_due(store: Store) -> None:
+    """Carry on every run that has something to do."""
+    turns = Turns(store)
+    await turns.add_due()
+    await turns.take_all()
 
 
 def command(*words: str, **fields: Any) -> dict[str, Any]:

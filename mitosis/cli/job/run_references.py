@@ -1,6 +1,5 @@
 """References to runs on the command line: an id, or ``@last``."""
 
-from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
@@ -12,8 +11,6 @@ if TYPE_CHECKING:
     from mitosis.client.sync import SyncClient
 
 LAST = "@last"
-LOOKED_THROUGH = 5000
-"""The newest runs of the user's groups, among which the last own one is looked for."""
 
 
 def check_run(text: str) -> str:
@@ -60,7 +57,6 @@ def run_id_of(client: "SyncClient", run: str) -> UUID:
 
 def _last_run(client: "SyncClient") -> UUID:
     me = client.me().username
-    for one in islice(client.runs(), LOOKED_THROUGH):
-        if one.created_by == me:
-            return one.run_id
+    for one in client.runs(created_by=me):
+        return one.run_id
     raise NotFound(f"{me} has started no run; start one with: mitosis job start NAME|FILE")

@@ -6,7 +6,6 @@ import typer
 
 from mitosis.cli.arguments import LimitOption
 from mitosis.cli.context import Cli
-from mitosis.cli.follow.display import now
 from mitosis.cli.job.run_references import RunArgument, run_id_of
 from mitosis.contracts.lifecycle import RunState, TaskState
 
@@ -22,6 +21,9 @@ def runs(
     group: Annotated[
         str | None, typer.Option(metavar="USERGROUP", help="Only runs of this user group.")
     ] = None,
+    created_by: Annotated[
+        str | None, typer.Option(metavar="USERNAME", help="Only runs that this user has started.")
+    ] = None,
     label: Annotated[
         list[str] | None,
         typer.Option(metavar="TEXT", help="Only runs with this label; repeatable."),
@@ -29,11 +31,18 @@ def runs(
     limit: LimitOption = None,
 ) -> None:
     """List the runs of your user groups, the newest first."""
+    from mitosis.cli.follow.display import now
     from mitosis.cli.job.run_view import runs_table
     from mitosis.cli.validation import named
 
     with cli.client() as client, named({"group_name": "--group"}):
-        found = client.runs(state=state or None, job=job, group_name=group, label=label or None)
+        found = client.runs(
+            state=state or None,
+            job=job,
+            group_name=group,
+            created_by=created_by,
+            label=label or None,
+        )
         cli.output.table(runs_table(cli.take(found, limit), now()))
 
 

@@ -1,25 +1,23 @@
 """`mitosis job start` and `mitosis job rerun`: begin a run of a stored job, of a file, or of what failed."""
 
-import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from uuid import UUID
 
 import typer
 
 from mitosis.cli.context import Cli
 from mitosis.cli.exit import ExitStatus
 from mitosis.cli.job.arguments import ParametersOption, parameters, read_job_file
-from mitosis.cli.job.define import expansion_table, totals_text
-from mitosis.cli.job.run_client import ended_run
 from mitosis.cli.job.run_references import RunArgument, run_id_of
-from mitosis.cli.job.run_view import OF_STATE, run_item
 from mitosis.cli.references import check_job
 from mitosis.contracts.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from mitosis.client.run_calls import RunOptions
     from mitosis.client.sync_job_run import SyncJobRun
+    from mitosis.contracts.runs import RunView
     from mitosis.jobs.definition import JobDefinition
 
 OPTION_OF_FIELD = {"name": "--name", "labels": "--label", "group_name": "--group"}
@@ -131,6 +129,7 @@ def _check(job: str, version: int | None, group: str | None) -> None:
 
 
 def _show(cli: Cli, definition: "JobDefinition", values: Mapping[str, Any]) -> int:
+    from mitosis.cli.job.define import expansion_table, totals_text
     from mitosis.jobs.expansion import expand
 
     expansion = expand(definition, values)
@@ -140,14 +139,28 @@ def _show(cli: Cli, definition: "JobDefinition", values: Mapping[str, Any]) -> i
 
 
 def _started(cli: Cli, run: "SyncJobRun", wait: bool) -> int:
+    import asyncio
+
+    from mitosis.cli.job.run_view import OF_STATE, run_item
+
     if not wait:
         cli.output.item(run_item(run.info))
         cli.hint(f"follow it with: mitosis job watch {run.run_id}")
         return ExitStatus.OK
     try:
-        ended = asyncio.run(ended_run(cli, run.run_id, cli.hint))
+        ended = asyncio.run(_ended(cli, run.run_id))
     except KeyboardInterrupt:
         cli.hint(f"stopped waiting; the run continues. Follow it: mitosis job watch {run.run_id}")
         return ExitStatus.INTERRUPTED
     cli.output.item(run_item(ended))
     return OF_STATE[ended.state]
+
+
+async def _ended(cli: Cli, run_id: UUID) -> "RunView":
+    """Wait until a run has ended and return it."""
+    from mitosis.cli.long_client import client_for_long
+    from mitosis.cli.outages import Outages
+
+    to = cli.target
+    async with client_for_long(to.address, to.token, to.ca_file, Outages(cli.hint)) as client:
+        return await (await client.run(run_id)).wait()

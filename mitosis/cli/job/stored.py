@@ -97,11 +97,16 @@ def versions(cli: Cli, job: JobArgument, limit: LimitOption = None) -> None:
         cli.output.table(jobs_table(cli.take(client.job_versions(job), limit)))
 
 
-def delete(cli: Cli, job: JobArgument) -> None:
-    """Delete a job with all its versions."""
+def delete(cli: Cli, job: JobOrRunArgument) -> None:
+    """Delete a job with all its versions; or an ended run, with its own task groups, tasks and results."""
     with cli.client() as client:
-        client.delete_job(job)
-    cli.output.item(Item({"deleted": job}, [("deleted", job)], job))
+        run = _run(client, job)
+        if run is None:
+            client.delete_job(job)
+        else:
+            client.delete_run(run.run_id)
+    deleted = job if run is None else str(run.run_id)
+    cli.output.item(Item({"deleted": deleted}, [("deleted", deleted)], deleted))
 
 
 def jobs_table(jobs: "Sequence[JobInfo]") -> Table:

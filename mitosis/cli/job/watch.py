@@ -1,23 +1,17 @@
 """`mitosis job watch`: follows a run to its end as a live tree, then a summary and an exit status."""
 
-import asyncio
 import sys
-from datetime import timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from mitosis.cli.arguments import ProgressOption
 from mitosis.cli.context import Cli
 from mitosis.cli.exit import ExitStatus
-from mitosis.cli.follow.display import LIVE_EVERY_SECONDS, now
-from mitosis.cli.job.run_client import client_for_long
-from mitosis.cli.job.run_display import RunDisplay, choose_run_display
 from mitosis.cli.job.run_references import RunArgument, run_id_of
-from mitosis.cli.job.run_view import FAILED_TASKS_SHOWN, OF_STATE, summary
-from mitosis.cli.outages import Outages
-from mitosis.concurrency import cancel_and_wait
 
 if TYPE_CHECKING:
+    from mitosis.cli.job.run_display import RunDisplay
+    from mitosis.cli.outages import Outages
     from mitosis.client.job_run import JobRun
     from mitosis.contracts.runs import StepTask
 
@@ -32,6 +26,10 @@ def watch(cli: Cli, run: RunArgument, progress: ProgressOption = "auto") -> int:
     Exit status: 0 success, 10 the run has failed, 11 it was cancelled, 130 Ctrl-C. Ctrl-C only stops
     watching.
     """
+    import asyncio
+
+    from mitosis.cli.job.run_display import choose_run_display
+
     display = choose_run_display("none" if cli.as_json else progress)
     with cli.client() as client:
         run_id = run_id_of(client, run)
@@ -43,9 +41,14 @@ def watch(cli: Cli, run: RunArgument, progress: ProgressOption = "auto") -> int:
         return ExitStatus.INTERRUPTED
 
 
-async def _follow(cli: Cli, run_id: UUID, display: RunDisplay) -> ExitStatus:
-    outages = Outages(display.say)
-    async with client_for_long(cli, outages) as client:
+async def _follow(cli: Cli, run_id: UUID, display: "RunDisplay") -> ExitStatus:
+    from mitosis.cli.follow.display import now
+    from mitosis.cli.job.run_view import OF_STATE, summary
+    from mitosis.cli.long_client import client_for_long
+    from mitosis.cli.outages import Outages
+
+    outages, to = Outages(display.say), cli.target
+    async with client_for_long(to.address, to.token, to.ca_file, outages) as client:
         run = await client.run(run_id)
         if cli.as_json:
             async for view in run.changes():
@@ -63,7 +66,13 @@ async def _follow(cli: Cli, run_id: UUID, display: RunDisplay) -> ExitStatus:
     return status
 
 
-async def _show_changes(run: "JobRun", display: RunDisplay, outages: Outages) -> None:
+async def _show_changes(run: "JobRun", display: "RunDisplay", outages: "Outages") -> None:
+    import asyncio
+    from datetime import timedelta
+
+    from mitosis.cli.follow.display import LIVE_EVERY_SECONDS
+    from mitosis.concurrency import cancel_and_wait
+
     ticking = asyncio.create_task(_tick(display))
     try:
         async for view in run.changes(timedelta(seconds=LIVE_EVERY_SECONDS)):
@@ -73,7 +82,9 @@ async def _show_changes(run: "JobRun", display: RunDisplay, outages: Outages) ->
         await cancel_and_wait(ticking)
 
 
-async def _tick(display: RunDisplay) -> None:
+async def _tick(display: "RunDisplay") -> None:
+    import asyncio
+
     while True:
         await asyncio.sleep(TICK_SECONDS)
         display.tick()
@@ -81,6 +92,7 @@ async def _tick(display: RunDisplay) -> None:
 
 async def failed_tasks(run: "JobRun") -> "dict[str, list[StepTask]]":
     """Return some failed tasks of each step that has any."""
+    from mitosis.cli.job.run_view import FAILED_TASKS_SHOWN
     from mitosis.contracts.lifecycle import TaskState
 
     found: dict[str, list[StepTask]] = {}

@@ -206,19 +206,18 @@ def _dry_run(plan: "RunPlan", *, everything: bool) -> int:
 
 def _run(cli: Cli, plan: "RunPlan", display: Display, *, up: bool) -> int:
     from mitosis.cli.connection import START
-    from mitosis.cli.outages import GIVE_UP_AFTER, Outages, announce_outages
+    from mitosis.cli.long_client import client_for_long
+    from mitosis.cli.outages import Outages
     from mitosis.cli.run.runner import Runner
     from mitosis.cli.validation import named
-    from mitosis.client.client import Client
     from mitosis.embedded.stop_signals import StopSignals
 
     outages = Outages(display.say)
-    announce_outages(outages)
 
     async def against(
         url: str, token: str | None, ca_file: Path | None, own: StopSignals | None = None
     ) -> int:
-        async with Client(url, token, give_up_after=GIVE_UP_AFTER, ca_file=ca_file) as client:
+        async with client_for_long(url, token, ca_file, outages) as client:
             with named(OPTIONS):
                 return await Runner(client, plan, display, own, outages).run()
 

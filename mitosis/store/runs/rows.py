@@ -43,6 +43,8 @@ class RunRow:
     creator_id: UUID
     group_name: str
     user_group_id: int
+    now: datetime
+    """Of the transaction."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,11 +63,6 @@ class RunGroup:
         return not (self.standing or self.closed)
 
 
-@dataclass(frozen=True, slots=True)
-class _Now:
-    at: datetime
-
-
 @dataclass(slots=True)
 class Loaded:
     """A run with its steps, and what the transaction changes of them."""
@@ -74,7 +71,6 @@ class Loaded:
     definition: JobDefinition
     steps: Sequence[StepProgress]
     groups: dict[GroupKey, RunGroup]
-    now: datetime
     before: Mapping[int, Any] = field(default_factory=dict)
     counted: bool = False
     """Ends of tasks were counted, maybe not all."""
@@ -85,7 +81,7 @@ class Loaded:
 
     def deadline(self, timeout: timedelta | None) -> datetime | None:
         """Return when something that begins now is over."""
-        return None if timeout is None else self.now + timeout
+        return None if timeout is None else self.run.now + timeout
 
 
 _definitions: dict[str, JobDefinition] = {}
@@ -113,14 +109,11 @@ async def lock_run(connection: Connection, number: int) -> Loaded | None:
     counted = await count_ends(connection, number)
     steps = await fetch_all(connection, StepProgress, SQL["steps"], {"run": number})
     groups = await fetch_all(connection, RunGroup, SQL["groups"], {"run": number})
-    now = await fetch_one(connection, _Now, SQL["now"], {})
-    assert now is not None, "a SELECT without FROM has one row"  # noqa: S101
     return Loaded(
         run=run,
         definition=definition_of(run.digest, run.definition),
         steps=steps,
         groups={GroupKey(one.name, one.kind): one for one in groups},
-        now=now.at,
         before={step.id: _columns(step) for step in steps},
         counted=counted > 0,
     )

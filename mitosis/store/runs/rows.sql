@@ -4,7 +4,7 @@
 -- SKIP LOCKED: who holds it looks once more after its commit.
 SELECT r.id, r.uuid, r.state, r.definition, r.digest, r.parameters, r.job_name, r.version, r.stopped_by, r.reason,
        r.skip_cleanup, r.deadline <= clock_timestamp() AS overdue, u.uuid AS creator_id, o.name AS group_name,
-       r.user_group_id
+       r.user_group_id, now() AS now
   FROM runs AS r JOIN users AS u ON u.id = r.creator_id JOIN user_groups AS o ON o.id = r.user_group_id
  WHERE r.id = %(run)s AND r.ended_at IS NULL
    FOR UPDATE OF r SKIP LOCKED
@@ -41,9 +41,6 @@ UPDATE run_steps AS s
        AS x (id bigint, state text, task_group uuid, total int, created int, stopped_by text, reason text,
              deadline timestamptz, started boolean, ended boolean)
  WHERE s.id = x.id
-
--- name: now
-SELECT now() AS at
 
 -- name: groups
 SELECT g.name, g.kind, g.task_group, g.standing, g.closed FROM run_groups AS g WHERE g.run_id = %(run)s

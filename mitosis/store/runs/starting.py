@@ -24,6 +24,7 @@ from mitosis.jobs.canonical import digest, plain_fields
 from mitosis.jobs.definition import JobDefinition
 from mitosis.jobs.order import layers_of
 from mitosis.jobs.parameters import bind
+from mitosis.store.missing import require_run
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
@@ -129,9 +130,8 @@ async def rerun(store: Store, run_id: UUID, user_id: UUID, asked: RerunRun) -> S
         IdempotencyKeyReused, PermissionDenied, UpgradeInProgress: as :func:`start_run`.
     """
     async with store.database.transaction() as connection:
-        earlier = await fetch_one(connection, _Ended, SQL["lock_ended"], {"run": run_id})
-        if earlier is None:
-            raise NotFound(f"there is no run {run_id}")
+        found = await fetch_one(connection, _Ended, SQL["lock_ended"], {"run": run_id})
+        earlier = require_run(found, run_id)
         if earlier.state not in RUN.terminal:
             raise Conflict(
                 f"the run is {earlier.state}: wait until it has ended, or cancel it",

@@ -13,6 +13,7 @@ from mitosis.jobs.progress import storable
 from mitosis.store.groups.deletion import delete_group
 from mitosis.store.groups.removal import remove_settled
 from mitosis.store.leases.ending import lock_group_and_leases
+from mitosis.store.missing import require_run
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
@@ -137,7 +138,4 @@ async def _check_unused(connection: Connection, run: _Locked, run_id: UUID) -> N
 
 
 async def _lock(connection: Connection, run_id: UUID) -> _Locked:
-    run = await fetch_one(connection, _Locked, SQL["lock"], {"run": run_id})
-    if run is None:
-        raise NotFound(f"there is no run {run_id}")
-    return run
+    return require_run(await fetch_one(connection, _Locked, SQL["lock"], {"run": run_id}), run_id)

@@ -178,13 +178,6 @@ class Turns:
                 log.exception("run.not_ended", extra={"run": number})
 
 
-async def advance_due(store: Store) -> None:
-    """Carry on every run that has something to do."""
-    turns = Turns(store)
-    await turns.add_due()
-    await turns.take_all()
-
-
 async def advance_run(store: Store, number: int) -> None:
     """Carry on one run as far as it comes now, for a few seconds; then the next run of its job."""
     turns = Turns(store)
@@ -203,8 +196,9 @@ async def take_turn(store: Store, number: int, *, refills: bool = True) -> Turn:
         async with store.database.connection() as connection:
             found = await fetch_all(connection, _Number, SQL["next_pending"], {"run": number})
         return Turn(following=[one.id for one in found])
-    again = await cancel_some(store, number) or moved or await _ends_left(store, number)
-    return Turn(again=again)
+    stopped = any(step.open and step.stopped_by is not None for step in loaded.steps)
+    again = stopped and await cancel_some(store, number)
+    return Turn(again=again or moved or await _ends_left(store, number))
 
 
 async def _ends_left(store: Store, number: int) -> bool:

@@ -18,6 +18,7 @@ from mitosis.contracts.runs import (
     StepTasksQuery,
 )
 from mitosis.jobs.definition import JobDefinition
+from mitosis.store.missing import require_run
 from mitosis.store.pg.long_poll import look_until
 from mitosis.store.pg.paging import decode_cursor, encode_cursor, page_limit
 from mitosis.store.pg.rows import fetch_all, fetch_one
@@ -39,7 +40,9 @@ def _filled(statement: LiteralString) -> LiteralString:
 
 
 RUN_SQL = _filled(SQL["run"])
-RUNS_SQL = _filled(SQL["runs"])
+RUNS_SQL = _filled(SQL["runs"]).replace("$of_creator$", "")
+OWN_RUNS_SQL = _filled(SQL["runs"]).replace("$of_creator$", SQL["of_creator"])
+"""Found by an index: others may have started any number of runs since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +76,7 @@ async def find_run(store: Store, run_id: UUID) -> FoundRun:
     """
     async with store.database.connection() as connection:
         found = await fetch_one(connection, FoundRun, SQL["find"], {"run": run_id})
-    if found is None:
-        raise NotFound(f"there is no run {run_id}")
-    return found
+    return require_run(found, run_id)
 
 
 async def read_run(store: Store, run_id: UUID) -> RunView:
@@ -85,9 +86,8 @@ async def read_run(store: Store, run_id: UUID) -> RunView:
         NotFound: there is no such run.
     """
     async with store.database.connection() as connection:
-        row = await (await connection.execute(RUN_SQL, {"run": run_id})).fetchone()
-    if row is None:
-        raise NotFound(f"there is no run {run_id}")
+        found = await (await connection.execute(RUN_SQL, {"run": run_id})).fetchone()
+    row = require_run(found, run_id)
     definition = definition_of(row["digest"], row["definition"])
     steps = [_step_info(definition, step) for step in row["steps"]]
     return RunView.model_validate({**row, "steps": steps})
@@ -108,9 +108,7 @@ async def wait_for_run(store: Store, found: FoundRun, query: RunQuery) -> RunVie
     async def look() -> _Progress:
         async with store.database.connection() as connection:
             row = await fetch_one(connection, _Progress, SQL["progress"], {"run": found.id})
-        if row is None:
-            raise NotFound(f"there is no run {found.run_id}")
-        return row
+        return require_run(row, found.run_id)
 
     if store.wake is not None and query.wait_seconds > 0:
         with store.wake.waiter(found.id, Topic.RUN) as waiter:
@@ -128,11 +126,13 @@ async def list_runs(store: Store, viewer_id: UUID, query: RunsQuery) -> Page[Run
         "states": [state.value for state in query.state],
         "job": query.job,
         "group_name": query.group_name,
+        "created_by": query.created_by,
         "labels": query.label,
         "limit": size + 1,
     }
+    statement = RUNS_SQL if query.created_by is None else OWN_RUNS_SQL
     async with store.database.connection() as connection:
-        rows = await (await connection.execute(RUNS_SQL, values)).fetchall()
+        rows = await (await connection.execute(statement, values)).fetchall()
     items = [RunInfo.model_validate(row) for row in rows[:size]]
     cursor = encode_cursor("runs", rows[size - 1]["id"]) if len(rows) > size else None
     return Page(items=items, next=cursor)
@@ -146,9 +146,7 @@ async def read_definition(store: Store, run_id: UUID) -> RunDefinition:
     """
     async with store.database.connection() as connection:
         found = await fetch_one(connection, RunDefinition, SQL["definition"], {"run": run_id})
-    if found is None:
-        raise NotFound(f"there is no run {run_id}")
-    return found
+    return require_run(found, run_id)
 
 
 async def list_step_tasks(

@@ -25,7 +25,7 @@ SELECT r.digest, r.definition FROM runs AS r WHERE r.uuid = %(run)s
 -- name: runs
 SELECT $columns$, r.id
   FROM $tables$
- WHERE r.id < %(before)s
+ WHERE r.id < %(before)s $of_creator$
    AND (%(states)s::text[] = '{}' OR r.state = ANY(%(states)s::text[]))
    AND (%(job)s::text IS NULL OR r.job_name = %(job)s)
    AND (%(group_name)s::text IS NULL OR o.name = %(group_name)s)
@@ -35,6 +35,9 @@ SELECT $columns$, r.id
                   AND (w.is_admin OR EXISTS (SELECT FROM user_group_members AS m
                                               WHERE m.user_id = w.id AND m.user_group_id = r.user_group_id)))
  ORDER BY r.id DESC LIMIT %(limit)s
+
+-- name: of_creator
+AND r.creator_id = (SELECT c.id FROM users AS c WHERE c.username = %(created_by)s)
 
 -- name: columns
 r.uuid AS run_id, r.name, r.state, r.revision, j.uuid AS job_id, r.job_name, r.version, o.name AS group_name,

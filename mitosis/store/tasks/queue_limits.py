@@ -28,8 +28,10 @@ class QueueRoom:
 
 
 @dataclass(frozen=True, slots=True)
-class _Unfinished:
+class _Counted:
     unfinished: int
+    mine: int
+    total: int
 
 
 async def check_queue_limits(store: Store, task_group_id: UUID, count: int) -> None:
@@ -57,13 +59,12 @@ async def check_queue_limits(store: Store, task_group_id: UUID, count: int) -> N
 
 async def _count_queue(store: Store, task_group_id: UUID) -> QueueCount:
     async with store.database.connection() as connection:
-        return await _count(connection, task_group_id)
+        counted = await fetch_one(connection, _Counted, SQL["queued"], {"group": task_group_id})
+    return QueueCount(mine=0, total=0) if counted is None else _kept(counted)
 
 
-async def _count(connection: Connection, task_group_id: UUID) -> QueueCount:
-    parameters = {"group": task_group_id}
-    counted = await fetch_one(connection, QueueCount, SQL["queued"], parameters)
-    return counted or QueueCount(mine=0, total=0)
+def _kept(counted: _Counted) -> QueueCount:
+    return QueueCount(mine=counted.mine, total=counted.total)
 
 
 async def queue_room(connection: Connection, store: Store, task_group_id: UUID | None) -> QueueRoom:
@@ -71,15 +72,13 @@ async def queue_room(connection: Connection, store: Store, task_group_id: UUID |
 
     Of a group that is gone: any number, for its refusal says more.
     """
-    parameters = {"group": task_group_id}
-    own = await fetch_one(connection, _Unfinished, SQL["unfinished"], parameters)
+    counted = await fetch_one(connection, _Counted, SQL["queued"], {"group": task_group_id})
     limits = store.queue_limits
-    if own is None or task_group_id is None:
+    if counted is None or task_group_id is None:
         return QueueRoom(limits.per_group, "")
-    counted = await _count(connection, task_group_id)
-    store.queue_counts.put(task_group_id, counted)
+    store.queue_counts.put(task_group_id, _kept(counted))
     rooms = (
-        QueueRoom(limits.per_group - own.unfinished, _waits(IN_GROUP, limits.per_group)),
+        QueueRoom(limits.per_group - counted.unfinished, _waits(IN_GROUP, limits.per_group)),
         QueueRoom(limits.per_user - counted.mine, _waits(OF_USER, limits.per_user)),
         QueueRoom(limits.total - counted.total, _waits(IN_ALL, limits.total)),
     )

@@ -102,9 +102,12 @@ def test_a_cancelled_run_ends_with_the_status_of_a_cancel(stack: CliStack) -> No
     watched = done("job", "watch", "@last", status=ExitStatus.CANCELLED)
     assert "too slow" in watched.err
     again = done("job", "rerun", "@last", "--all", "--quiet").out.strip()
+    done("job", "delete", again, status=ExitStatus.CONFLICT)
     done("job", "cancel", again, "--skip-cleanup")
     views = done("job", "watch", again, "--json", status=ExitStatus.CANCELLED).out.splitlines()
     assert json.loads(views[-1])["run_id"] == again
+    assert done("job", "delete", "@last", "--quiet").out.strip() == again
+    assert again not in done("job", "runs", "--quiet").out
 
 
 def test_the_last_run_is_the_last_one_that_this_user_started(
@@ -123,6 +126,7 @@ def test_the_last_run_is_the_last_one_that_this_user_started(
     words = ("etl.yaml", "-p", "n=1", "-p", "word=x", "--group", "admin", "--quiet")
     theirs = done("job", "start", *words, *as_bob).out.strip()
     assert done("job", "runs", "--quiet").out.split() == [theirs, mine]
+    assert done("job", "runs", "--created-by", "admin", "--quiet").out.split() == [mine]
     assert done("job", "show", "@last", "--quiet").out.strip() == mine
     assert done("job", "show", "@last", "--quiet", *as_bob).out.strip() == theirs
 

@@ -45,7 +45,10 @@ def test_before_a_subcommand_is_named_no_part_of_the_product_is_imported(words: 
     assert not [name for name in parts if name.count(".") > 2], "a subcommand"
 
 
-@pytest.mark.parametrize("words", [["group", "create", "--help"], ["doctor", "--help"]])
+@pytest.mark.parametrize(
+    "words",
+    [["group", "create", "--help"], ["doctor", "--help"], ["job", "check", "--help"]],
+)
 def test_help_of_a_subcommand_imports_no_client_and_no_settings(words: list[str]) -> None:
     light = {"pydantic"}  # typer reads values with it
     assert (HEAVY - light) & imported(*words) == set()

@@ -7,8 +7,8 @@ import pytest
 
 from mitosis.store.runs.advance import carry_on
 from mitosis.store.runs.rows import lock_run
-from mitosis.store.runs.turns import advance_due, advance_run
-from tests.support.runs import command, job, runs
+from mitosis.store.runs.turns import advance_run
+from tests.support.runs import advance_due, command, job, runs
 
 PIPELINE = job(
     {

@@ -10,9 +10,8 @@ from mitosis.jobs.progress import StepProgress
 from mitosis.jobs.reading import definition_of
 from mitosis.jobs.rendering import Values
 from mitosis.store.runs.creating import render
-from mitosis.store.runs.turns import advance_due
 from mitosis.store.store import QueueLimits
-from tests.support.runs import command, job, runs
+from tests.support.runs import advance_due, command, job, runs
 from tests.support.waiting import wait_until_async
 
 

@@ -2,8 +2,7 @@
 
 from mitosis.contracts.runs import CancelRun
 from mitosis.store.runs.stopping import cancel_run
-from mitosis.store.runs.turns import advance_due
-from tests.support.runs import command, job, runs
+from tests.support.runs import advance_due, command, job, runs
 
 
 async def test_its_own_groups_close_when_no_step_needs_them(database: str) -> None:

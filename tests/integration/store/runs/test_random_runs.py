@@ -23,13 +23,13 @@ from mitosis.jobs.reading import definition_of
 from mitosis.store.dependencies.resolve import resolve_all
 from mitosis.store.runs.starting import rerun
 from mitosis.store.runs.stopping import cancel_run
-from mitosis.store.runs.turns import advance_due, advance_run
+from mitosis.store.runs.turns import advance_run
 from mitosis.store.store import Store, StoreOptions
 from mitosis.store.tasks.cancel import cancel_tasks
 from mitosis.store.users.accounts import create_user
 from tests.support.campaigns import World
 from tests.support.examples import examples
-from tests.support.runs import Runs, command, job
+from tests.support.runs import Runs, advance_due, command, job
 
 MOST_STEPS = 6
 OUTCOMES = ("success", "failure", "always")

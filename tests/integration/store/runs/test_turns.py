@@ -7,8 +7,8 @@ import pytest
 from mitosis.contracts.errors import DatabaseUnavailable, UpgradeInProgress
 from mitosis.store.runs import turns
 from mitosis.store.runs.advance import carry_on, may_pass
-from mitosis.store.runs.turns import Turns, advance_due, take_turn
-from tests.support.runs import Runs, command, job, runs
+from mitosis.store.runs.turns import Turns, take_turn
+from tests.support.runs import Runs, advance_due, command, job, runs
 
 
 async def number_of(r: Runs, run: Any) -> int:
