@@ -32,9 +32,15 @@ SELECT s.id, s.name, s.state, s.task_group, s.total, s.created, s.succeeded, s.f
   FROM run_steps AS s WHERE s.run_id = %(run)s ORDER BY s.position
 
 -- name: save_steps
+-- A step whose tasks were cancelled with their task group has the reason of that.
 UPDATE run_steps AS s
    SET state = x.state, task_group = x.task_group, total = x.total, created = x.created, stopped_by = x.stopped_by,
-       reason = x.reason, deadline = x.deadline,
+       reason = coalesce(x.reason, CASE WHEN x.state = 'failed' AND x.stopped_by IS NULL AND s.cancelled > 0 THEN (
+                    SELECT 'its task group has ended: ' || coalesce(v.reason, 'it was cancelled')
+                      FROM task_groups AS g JOIN group_live AS v ON v.group_id = g.id
+                     WHERE g.uuid = x.task_group AND (v.state = 'cancelled' OR v.kill_running OR v.setup_failed))
+                END),
+       deadline = x.deadline,
        started_at = CASE WHEN x.started THEN coalesce(s.started_at, now()) ELSE s.started_at END,
        ended_at = CASE WHEN x.ended THEN now() END
   FROM json_to_recordset(%(steps)s::json)
