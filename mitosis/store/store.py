@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Self
 from uuid import UUID
 
+from mitosis.chunk_size import ChunkSize
 from mitosis.contracts.accounts import Role, User
 from mitosis.contracts.host_failures import QUARANTINE_AFTER
 from mitosis.contracts.lease_settings import (
@@ -35,6 +36,8 @@ CONTACT_EVERY_SECONDS = 1.0
 """Contact with one host is recorded at most once per this many seconds."""
 CONCURRENT_HASHES = 2
 """Each password hash takes 64 MB and tens of milliseconds of a core, and logging in needs no account."""
+
+FIRST_STEP_CHUNK = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,8 @@ class Store:
         default_factory=lambda: ExpiringCache(QUEUE_COUNT_SECONDS, 1_000)
     )
     """By task group."""
+    step_chunks: ChunkSize = field(default_factory=lambda: ChunkSize(first=FIRST_STEP_CHUNK))
+    """How many tasks of steps one transaction creates: their task groups are locked until its end."""
     fleet: Kept = field(default_factory=Kept)
     """The facts of decisions, kept between rounds: see ``leases.kept_fleet``."""
     hashing: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CONCURRENT_HASHES))

@@ -1,6 +1,7 @@
 """Creates the tasks of the steps of a run, in the transaction that holds the run."""
 
 import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +10,7 @@ from uuid import UUID
 import msgspec
 import psycopg
 
+from mitosis.chunk_size import SECONDS
 from mitosis.contracts.errors import (
     InvalidRequest,
     MitosisError,
@@ -36,7 +38,9 @@ from mitosis.store.tasks.submit import submit_within
 
 SQL = load("runs/creating.sql")
 CHUNK = 10_000
-"""So many tasks are created by one transaction."""
+"""Up to so many tasks are created by one transaction, and fewer while that locks task groups for long."""
+LEAST = 100
+"""So few that more transactions would cost more than they spare."""
 CHUNK_BYTES = 8_000_000
 """And about so many bytes of them as JSON: one task more may begin below it."""
 SMALL_WINDOW = 32
@@ -86,6 +90,7 @@ class Creation:
     """The task groups of the run that are open are locked."""
     _results: dict[str, Any] = field(default_factory=dict)
     _bytes_left: int = field(default_factory=lambda: CHUNK_BYTES)
+    _most: int = CHUNK
 
     async def start(self, step: StepProgress) -> None:
         """Start a step whose turn it is: decide how many tasks it has, or that it is skipped."""
@@ -106,10 +111,12 @@ class Creation:
     async def create_tasks(self) -> bool:
         """Create the next tasks of running steps; return whether some were.
 
-        Up to :data:`CHUNK` tasks and about :data:`CHUNK_BYTES`. They are rendered before any task group is
-        locked, and all groups are locked before any task is written, by number (P14).
+        Up to :data:`CHUNK` tasks, about as many as take 50 ms, and about :data:`CHUNK_BYTES`. They are
+        rendered before any task group is locked, and all groups are locked before any task is written, by
+        number (P14).
         """
-        chunks, left = [], CHUNK
+        self._most = min(CHUNK, max(self.store.step_chunks.rows, LEAST))
+        chunks, left = [], self._most
         rooms = {}
         for step in self.loaded.steps:  # a step comes after those that it follows one by one
             if not (count := self._allowed(step, left)) or self._bytes_left <= 0:
@@ -127,8 +134,15 @@ class Creation:
         if not chunks:
             return False
         await lock_groups(self.connection, self._groups_of(chunks))
-        self.locked = True
-        return any([await self._create(chunk) for chunk in chunks])
+        self.locked, began = True, time.monotonic()
+        created = [await self._create(chunk) for chunk in chunks]
+        self._learn(sum(len(chunk.tasks) for chunk in chunks), time.monotonic() - began)
+        return any(created)
+
+    def _learn(self, tasks: int, seconds: float) -> None:
+        """Adapt the number of tasks to the time; a few that were fast say nothing of many."""
+        if tasks >= self._most or seconds > SECONDS:
+            self.store.step_chunks.took(seconds)
 
     def unfinished(self) -> bool:
         """Return whether more tasks may be created now."""
@@ -145,7 +159,7 @@ class Creation:
         if free is None:
             return count
         most = loaded.definition.max_concurrent_tasks or 0
-        enough = self.refills or left < CHUNK or most <= SMALL_WINDOW or free >= most / 2
+        enough = self.refills or left < self._most or most <= SMALL_WINDOW or free >= most / 2
         return min(count, free) if enough else 0
 
     async def _render(self, step: StepProgress, count: int) -> _Chunk | None:

@@ -212,3 +212,20 @@ async def test_a_step_ends_with_the_one_it_follows_before_all_its_tasks_were_cre
         assert (a.state, a.created, b.state, b.created) == ("failed", 2, "failed", 2)
         assert b.reason == "a has ended before all its tasks were created"
         assert (c.state, (await r.view(run)).state) == ("succeeded", "failed")
+
+
+async def test_a_transaction_creates_as_many_tasks_as_the_ones_before_had_time_for(
+    database: str,
+) -> None:
+    async with runs(database) as r:
+        chunks = r.w.store.step_chunks
+        chunks.rows = 150
+        await r.start(job({"a": command("a", count=3)}))
+        assert chunks.rows == 150, "three tasks were fast, which says nothing"
+        await r.start(job({"b": command("b", count=600)}))
+        starts = await r.w.rows(
+            "SELECT p.start FROM step_tasks AS p JOIN run_steps AS s ON s.id = p.step_id"
+            " WHERE s.name = 'b' ORDER BY p.start"
+        )
+        assert [row["start"] for row in starts][:2] == [0, 150]
+        assert chunks.rows != 150
