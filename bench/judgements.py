@@ -16,16 +16,16 @@ from typing import LiteralString
 
 from bench.assign_round import GROUPS, HOSTS, IN_CONTACT
 from bench.scratch_database import scratch_database
-from mitosis.store.leases.doubt import SQL, SUSPECTS, judge_groups, with_other_hosts
+from mitosis.store.leases.doubt import AWAITED, SQL, SUSPECTS, judge_groups, with_other_hosts
 from mitosis.store.pg.database import Connection, Database
 from mitosis.store.store import Store
 
 LEASED: LiteralString = """
 WITH made AS (
     INSERT INTO leases (group_id, manager_id, state, taken_at, alive_until, last_claim_at)
-    SELECT CASE WHEN m.id <= %(suspects)s THEN 1 ELSE 2 END, m.id, 'active', now(),
+    SELECT CASE WHEN m.id <= %(leased)s THEN 1 ELSE 2 END, m.id, 'active', now(),
            now() + interval '1 day', now()
-      FROM managers AS m WHERE m.id <= %(suspects)s OR %(all)s RETURNING manager_id, group_id
+      FROM managers AS m WHERE m.id <= %(leased)s OR %(all)s RETURNING manager_id, group_id
 )
 INSERT INTO environments (manager_id, group_id, state, fingerprint)
 SELECT manager_id, group_id, 'ready', '' FROM made
@@ -33,23 +33,28 @@ SELECT manager_id, group_id, 'ready', '' FROM made
 FAILED: LiteralString = """
 INSERT INTO host_failures (group_id, manager_id, kind, phase, failures, reason, incarnation, hook, next_at,
                            tasks)
-SELECT 1, m.id, 'tasks_failed', 'suspected', 5, 'bench', m.incarnation, '', now() + interval '600 s',
+SELECT 1, m.id, 'tasks_failed', CASE WHEN m.id <= %(suspects)s THEN 'suspected' ELSE 'watched' END, 5,
+       'bench', m.incarnation, '', now() + interval '600 s',
        ARRAY(SELECT o.id FROM open_task AS o WHERE o.group_id = 1 ORDER BY o.id LIMIT 5)
-  FROM managers AS m WHERE m.id <= %(suspects)s
+  FROM managers AS m WHERE m.id <= %(leased)s
 """
 DOUBTED: LiteralString = """
 UPDATE open_task AS o SET state = 5, avoid = 1
  WHERE o.id IN (SELECT p.id FROM open_task AS p WHERE p.group_id = 1 ORDER BY p.id LIMIT 32)
 """
+FULL = "no place is left"
+LEASED_OF_FULL = 100
 CASES: Mapping[str, LiteralString] = {
     "others are free": "SELECT 1",
     "others are away": "UPDATE manager_live SET last_contact_at = now() - interval '200 s'",
     "others are too small": "UPDATE managers SET cores = '{0}'",
     "others work for another group": "SELECT 1",
     "others end leases of another group": "UPDATE leases SET state = 'ending' WHERE group_id = 2",
+    FULL: "SELECT 1",
 }
+"""Of the last one: 100 hosts of the group fail, and ``max_managers`` leaves a place to nobody else."""
 ONE = with_other_hosts(
-    "SELECT $working$ AS working, $possible$ OR coalesce($away_seconds$ < 180, false) AS expected"
+    "SELECT $working$ AS working, $expected$ AS expected"
     " FROM (SELECT 1::bigint AS group_id, 1::bigint AS manager_id) AS v"
 )
 
@@ -75,28 +80,30 @@ async def measure(url: str, hosts: int, suspects: int, case: str) -> None:
             async with database.transaction() as connection:
                 await connection.execute(statement, values or None)
 
+        held = LEASED_OF_FULL if case == FULL else suspects
+        most = held - suspects if case == FULL else None
         await execute("INSERT INTO users (username) VALUES ('bench')")
         await execute("INSERT INTO user_groups (name, creator_id) SELECT 'bench', id FROM users")
         await execute(HOSTS, count=hosts)
-        await execute(GROUPS, name="g", tags=[], count=2, tasks=2000, most=None)
+        await execute(GROUPS, name="g", tags=[], count=2, tasks=2000, most=most)
         await execute(
             "UPDATE task_groups SET worker_allocation_plan ="
             """ '{"worker_count": 2, "cpu_binding": {"strategy": "exclusive"}}'"""
         )
-        leased = {"suspects": suspects, "all": "another group" in case}
+        leased = {"leased": held, "all": "another group" in case}
         await execute(IN_CONTACT)
         for statement, values in (
             (LEASED, leased),
-            (FAILED, {"suspects": suspects}),
+            (FAILED, {"suspects": suspects, "leased": held}),
             (DOUBTED, {}),
         ):
             await execute(statement, **values)
         await execute(CASES[case])
         await execute("ANALYZE")
-        known = {"group_number": 1, "quarantine_after": 5}
+        known = {"group_number": 1, "quarantine_after": 5, **AWAITED}
         async with database.connection() as connection:
             read = await milliseconds(connection, SUSPECTS, **known)
-            one = await milliseconds(connection, ONE, quarantine_after=5)
+            one = await milliseconds(connection, ONE, quarantine_after=5, **AWAITED)
             due = await milliseconds(connection, SQL["groups_in_doubt"])
             again = await milliseconds(connection, SQL["next_judgement"], soon=10, seldom=600)
         began = time.perf_counter()

@@ -13,8 +13,11 @@ from mitosis.contracts.outcome import (
 from mitosis.store.leases.verdicts import (
     AWAITED_SECONDS,
     DOUBT_SECONDS,
+    EXCUSED_SECONDS,
     OTHERS_FIRST_SECONDS,
+    QUARANTINE_KEPT_SECONDS,
     SUCCEEDED_ELSEWHERE,
+    SUSPECTED_BY_TRIALS,
     SUSPECTED_SECONDS,
     TRIED_ELSEWHERE,
 )
@@ -61,6 +64,22 @@ def test_the_numbers_of_blame_are_those_of_the_code() -> None:
     assert f"no other host was there for {AWAITED_SECONDS:.0f} s" in suspected
     assert f"until {AWAITED_SECONDS:.0f} s after its last contact" in SECTION
     assert f"after {OTHERS_FIRST_SECONDS:.0f} s to any" in row("a task, by its status")
+
+
+def test_the_numbers_of_blame_in_the_protocol_are_those_of_the_code() -> None:
+    page = (ROOT / "docs/protocol.md").read_text()
+    lines = page.split("## P16 Blame")[1].split("\n## ")[0].splitlines()
+    numbers = [line.split("|")[2].strip() for line in lines if line.startswith("| ")][1:]
+    assert numbers == [
+        f"{QUARANTINE_AFTER}",
+        f"{DOUBT_SECONDS:.0f} s",
+        f"{AWAITED_SECONDS:.0f} s",
+        f"{SUSPECTED_SECONDS:.0f} s; {EXCUSED_SECONDS:.0f} s",
+        f"{TRIED_ELSEWHERE}",
+        f"{SUCCEEDED_ELSEWHERE}",
+        f"{SUSPECTED_BY_TRIALS}",
+        f"{QUARANTINE_KEPT_SECONDS:.0f} s",
+    ]
 
 
 def test_the_numbers_of_lost_hosts_are_those_of_the_code() -> None:

@@ -14,11 +14,13 @@ from typing import LiteralString
 from mitosis.contracts.errors import DatabaseUnavailable, NotFound
 from mitosis.contracts.host_failures import PAUSES, HostFailureKind
 from mitosis.contracts.lifecycle import TASK_GROUP
+from mitosis.contracts.liveness import HOST_LOST_AFTER
 from mitosis.contracts.outcome import CRASHES
 from mitosis.retry_policy import RetryPolicy
 from mitosis.store.leases.ending import LockedGroup, lock_group
 from mitosis.store.leases.membership import with_membership
 from mitosis.store.leases.verdicts import (
+    AWAITED_SECONDS,
     DOUBT_SECONDS,
     EXCUSED_SECONDS,
     SUSPECTED_SECONDS,
@@ -47,40 +49,43 @@ KEPT_QUARANTINES_SECONDS = 600.0
 MOST_PASSES = 20
 """A verdict may change what is known about other hosts; so often they are judged again at once."""
 log = logging.getLogger(__name__)
+AWAITED: Mapping[str, float] = {
+    "awaited": AWAITED_SECONDS,
+    "in_contact": HOST_LOST_AFTER.total_seconds(),
+}
+"""Parameters of the expressions about other hosts, beside ``quarantine_after``."""
 _EXPRESSIONS = (
-    *("working", "possible", "away_seconds", "elsewhere", "able_hosts", "able_once", "able"),
     *(
-        "in_contact",
-        "may_be_offered",
-        "gives_way",
-        "own_gives_way",
-        "may_give_way",
-        "fits",
-        "busy_since",
-        "unreachable_since",
-        "failed_there",
-        "blamed",
+        "working",
+        "possible",
+        "expected",
+        "away_seconds",
+        "away_since",
+        "other",
+        "able_hosts",
+        "able",
     ),
+    *("full", "fails_there", "noted_there", "group", "fits", "busy_since", "unreachable_since"),
+    *("failed_there", "blamed"),
 )
 """Of ``doubt.sql``; the first ones contain the last ones."""
 FOR_EACH_ROW: Mapping[str, LiteralString] = {
-    "able_hosts": "($able$ AND g.id = v.group_id)",
-    "gives_way": SQL["own_gives_way"],
+    "able_hosts": SQL["able"],
+    "group": "v.group_id",
+    "fails_there": SQL["own_fails_there"],
+    "noted_there": SQL["fails_there"],
 }
-ONCE: Mapping[str, LiteralString] = {
-    "able_hosts": "able",
-    "able_once": "$able$ AND g.id = %(group_number)s",
-}
+ONCE: Mapping[str, LiteralString] = {"able_hosts": "able", "group": "%(group_number)s"}
 
 
 def with_other_hosts(
-    statement: LiteralString, able: Mapping[str, LiteralString] = FOR_EACH_ROW
+    statement: LiteralString, hosts: Mapping[str, LiteralString] = FOR_EACH_ROW
 ) -> LiteralString:
-    """Fill in the expressions about other hosts: ``$working$``, ``$possible$`` and ``$away_seconds$``.
+    """Fill in the expressions about other hosts, such as ``$expected$``.
 
-    ``able``: how the hosts are read that could be offered; for each row v by itself, if it is left out.
+    ``hosts``: how those are read that may serve the group; for each row v by itself, if it is left out.
     """
-    expressions = {**SQL, **able}
+    expressions = {**SQL, **hosts}
     for name in _EXPRESSIONS:
         if name in expressions:
             statement = statement.replace(f"${name}$", expressions[name])
@@ -119,6 +124,31 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
+class _Known:
+    """A row of ``known``."""
+
+    phase: Phase
+    failures: int
+    same_process: bool
+    left_seconds: float | None
+
+    @property
+    def is_due(self) -> bool:
+        return self.left_seconds is not None and self.left_seconds <= 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing that is known about the host counts any more."""
+        match self.phase:
+            case Phase.QUARANTINED:
+                return not self.same_process
+            case Phase.EXCUSED:
+                return self.is_due
+            case _:
+                return self.phase is Phase.CLEARED
+
+
+@dataclass(frozen=True, slots=True)
 class _InDoubt:
     """A row of ``groups_in_doubt``."""
 
@@ -138,7 +168,7 @@ async def judge_report(store: Store, failed: Failed) -> None:
             group = await lock_group(connection, failed.group_number)
         except NotFound:  # deleted since
             return
-        await _note(connection, failed, store.quarantine_after)
+        await _note(connection, failed)
         if await _judge(connection, group, store.quarantine_after):
             await poke(connection, scheduler=True)
 
@@ -170,8 +200,7 @@ async def due_judgements(connection: Connection, quarantine_after: int) -> Seque
     for group in await fetch_all(connection, _InDoubt, SQL["groups_in_doubt"], {}):
         for suspect in await _suspects(connection, group.number, quarantine_after):
             verdict = judge(suspect, goes_on=group.goes_on, quarantine_after=quarantine_after)
-            settles = bool(suspect.doubted) or verdict not in (Verdict.RELEASE, Verdict.FAIL)
-            if verdict is not Verdict.WAIT and settles:
+            if _changes(suspect, verdict):
                 lines.append(f"judgement of host {suspect.manager} for task group {group.number}")
     return lines
 
@@ -186,18 +215,17 @@ async def end_leases_of_blamed(connection: Connection) -> int:
     return (await connection.execute(SQL["end_leases"])).rowcount
 
 
-async def _note(connection: Connection, failed: Failed, quarantine_after: int) -> None:
+async def _note(connection: Connection, failed: Failed) -> None:
     """Note that the host succeeded, that its probe failed, or that more tasks failed there."""
     numbers = {"group_number": failed.group_number, "manager_number": failed.manager_number}
-    suspects = await _suspects(connection, failed.group_number, quarantine_after)
-    known = next((one for one in suspects if one.manager == failed.manager_number), None)
+    known = await fetch_one(connection, _Known, SQL["known"], numbers)
     if not failed.tasks:
         if failed.succeeded and known is not None:
             await _set_phase(connection, numbers, Phase.CLEARED, "it succeeded", 0, 0.0)
         return
-    fresh = failed.succeeded or (known is not None and _is_over(known))
+    fresh = failed.succeeded or (known is not None and known.is_over)
     if known is not None and known.phase is Phase.QUARANTINED and not fresh:
-        if known.is_over:
+        if known.is_due:
             seconds = pause_seconds(known.failures + 1)
             await _set_phase(
                 connection, numbers, Phase.QUARANTINED, None, known.failures + 1, seconds
@@ -213,49 +241,46 @@ async def _note(connection: Connection, failed: Failed, quarantine_after: int) -
     await connection.execute(SQL["note"], values)
 
 
-def _is_over(suspect: Suspect) -> bool:
-    """Return whether nothing that is known about the host counts any more."""
-    match suspect.phase:
-        case Phase.QUARANTINED:
-            return not suspect.same_process
-        case Phase.EXCUSED:
-            return suspect.is_over
-        case Phase.CLEARED:
-            return True
-        case _:
-            return False
-
-
 async def _suspects(
     connection: Connection, group_number: int, quarantine_after: int
 ) -> Sequence[Suspect]:
     """Return the hosts whose tasks fail in the group."""
-    values = {"group_number": group_number, "quarantine_after": quarantine_after}
+    values = {"group_number": group_number, "quarantine_after": quarantine_after, **AWAITED}
     return with_trials(await fetch_all(connection, Suspect, SUSPECTS, values))
 
 
 async def _judge(connection: Connection, group: LockedGroup, quarantine_after: int) -> bool:
     """Judge the hosts of the group; return whether a failure waits for a judgement that no report brings."""
     goes_on = group.state not in TASK_GROUP.terminal and not group.discarding
-    for suspect in await _suspects(connection, group.number, quarantine_after):
-        if suspect.phase is None:
-            lost = Failed(group.number, suspect.manager, suspect.doubted, succeeded=False)
-            await _note(connection, lost, quarantine_after)
     suspects: Sequence[Suspect] = ()
-    judged: Sequence[object] = ()
     for _ in range(MOST_PASSES):
+        judged = suspects
         suspects = await _suspects(connection, group.number, quarantine_after)
-        known = [suspect.known for suspect in suspects]
-        if known == judged:  # no verdict has changed it
+        if suspects == judged:  # no verdict has changed what is known
             break
-        judged = known
+        changed = False
         for suspect in suspects:
+            if suspect.phase is None:
+                lost = Failed(group.number, suspect.manager, suspect.doubted, succeeded=False)
+                await _note(connection, lost)
+                changed = True
+                continue
             verdict = judge(suspect, goes_on=goes_on, quarantine_after=quarantine_after)
             await _apply(connection, group.number, suspect, verdict)
+            changed |= _changes(suspect, verdict)
+        if not changed:
+            break
     return any(
         suspect.phase is Phase.WATCHED and suspect.doubted and not suspect.has_more
         for suspect in suspects
     )
+
+
+def _changes(suspect: Suspect, verdict: Verdict) -> bool:
+    """Return whether the verdict may change the facts on which others depend."""
+    if verdict in (Verdict.RELEASE, Verdict.FAIL):
+        return bool(suspect.doubted)
+    return verdict is not Verdict.WAIT
 
 
 async def _apply(

@@ -54,123 +54,94 @@ EXISTS (SELECT FROM host_failures AS q
            FROM (SELECT nullif(g.worker_allocation_plan -> 'cpu_binding', 'null') AS plan) AS a) AS b)
 
 -- name: busy_since
--- Since when the host m is kept from the group g by what it does for others: the start of the oldest task under a
--- lease that ends, or the last step of a setup or teardown. Null: by nothing.
+-- Since when the host m is kept from new tasks: the start of the oldest task under a lease that ends or drains, or the last step of a setup or teardown for another group. Null: by nothing.
 least((SELECT min(o.started_at) FROM leases AS n JOIN open_task AS o ON o.group_id = n.group_id AND o.epoch = n.epoch
-        WHERE n.manager_id = m.id AND n.kind = 'manager' AND n.state = 'ending' AND n.group_id <> g.id
-          AND o.state = 1),
+        WHERE n.manager_id = m.id AND n.kind = 'manager' AND (n.state = 'ending' OR n.draining) AND o.state = 1),
       (SELECT min(x.changed_at) FROM environments AS x
         WHERE x.manager_id = m.id AND x.group_id <> g.id AND x.state <> 'gone'
           AND x.state IN ('preparing', 'tearing_down', 'owed')))
 
--- name: in_contact
--- Whether the host of the row c of manager_live has been in contact lately.
-NOT c.offline AND c.last_contact_at > now() - interval '90 seconds'
+-- name: fails_there
+-- Whether tasks of the group g fail on the host of its lease n, and it has had no success since.
+(EXISTS (SELECT FROM host_failures AS w WHERE w.group_id = g.id AND w.manager_id = n.manager_id
+            AND w.kind = 'tasks_failed' AND w.phase IN ('watched', 'suspected'))
+ OR EXISTS (SELECT FROM open_task AS w WHERE w.group_id = g.id AND w.state = 5 AND w.avoid = n.manager_id))
 
--- name: gives_way
--- Whether the lease n of the group g ends if its host is suspected: tasks failed there, and it has had no success
--- since. Three hosts of a group give way, so that wrong tasks do not walk through a fleet.
-((EXISTS (SELECT FROM host_failures AS w WHERE w.group_id = g.id AND w.manager_id = n.manager_id
-             AND w.kind = 'tasks_failed' AND w.phase IN ('watched', 'suspected'))
-  OR EXISTS (SELECT FROM open_task AS w WHERE w.group_id = g.id AND w.state = 5 AND w.avoid = n.manager_id))
- AND $may_give_way$)
+-- name: own_fails_there
+-- The same in a report of failures of the row v, which are not noted yet.
+(n.manager_id = v.manager_id OR $noted_there$)
 
--- name: own_gives_way
--- The same, where the host whose tasks failed is that of the row v.
-(n.manager_id = v.manager_id AND $may_give_way$)
-
--- name: may_give_way
--- Neither are three hosts suspected already, nor would the lease n wait for a long task.
-((SELECT count(*) FROM host_failures AS w
-   WHERE w.group_id = g.id AND w.kind = 'tasks_failed' AND w.phase = 'suspected' AND w.manager_id <> n.manager_id) < 3
- AND NOT EXISTS (SELECT FROM open_task AS w WHERE w.group_id = g.id AND w.epoch = n.epoch AND w.state = 1
-                    AND w.started_at < now() - interval '180 s'))
-
--- name: may_be_offered
--- Whether the host m may be offered to the group g: not whether it is free, in contact or blamed. A lease that
--- gives way takes no place.
-NOT m.draining AND $may_serve$ AND $member$ AND $fits$
-AND (g.max_managers IS NULL
-     OR (SELECT count(*) FROM leases AS n
-          WHERE n.group_id = g.id AND n.state <> 'ended' AND n.manager_id IS DISTINCT FROM m.id
-            AND NOT $gives_way$) < g.max_managers)
+-- name: full
+-- The group g, with the hosts whose leases take its places. One that is to end takes none: that of a suspected host,
+-- and that of one that fails while fewer than three are suspected, so that wrong tasks do not walk through a fleet;
+-- but it would wait for a long task.
+(SELECT g.*, CASE WHEN g.max_managers IS NOT NULL THEN ARRAY(
+            SELECT n.manager_id FROM leases AS n
+             WHERE n.group_id = g.id AND n.state <> 'ended'
+               AND (EXISTS (SELECT FROM open_task AS w WHERE w.group_id = g.id AND w.epoch = n.epoch AND w.state = 1
+                               AND w.started_at < now() - make_interval(secs => %(awaited)s::float8))
+                    OR NOT ((n.manager_id = ANY(s.suspected) OR cardinality(s.suspected) < 3)
+                            AND $fails_there$))) END AS taken
+   FROM task_groups AS g
+  CROSS JOIN LATERAL (SELECT ARRAY(SELECT w.manager_id FROM host_failures AS w
+                                    WHERE w.group_id = g.id AND w.kind = 'tasks_failed' AND w.phase = 'suspected')
+                                    AS suspected) AS s
+  WHERE g.id = $group$ OFFSET 0)
 
 -- name: able
--- Hosts m that may be offered to a group g, were seen within the last hour, and are not held by another group; an offer
--- of another group that is not taken yet holds none. busy_since and unreachable_since: see there. The inner part is
--- cheap: the rest is asked of the hosts that it leaves.
-SELECT m.*, $busy_since$ AS busy_since, $unreachable_since$ AS unreachable_since
-  FROM task_groups AS g
- CROSS JOIN LATERAL (
-       SELECT m.*, $in_contact$ AS in_contact, c.last_contact_at,
-              l.epoch IS NOT NULL AS leased
-         FROM managers AS m
-         JOIN manager_live AS c ON c.manager_id = m.id
-         LEFT JOIN leases AS l ON l.manager_id = m.id AND l.kind = 'manager' AND l.state <> 'ended'
-        WHERE NOT m.draining AND c.last_contact_at > now() - interval '1 hour'
-          AND (l.epoch IS NULL OR l.state IN ('offered', 'ending') OR l.group_id = g.id)
-       OFFSET 0) AS m
- WHERE $may_be_offered$
+-- Hosts m that may serve the group and were seen within the last hour; whether one works for another group (a lease
+-- that is active), or could begin at once: it has a lease of this one, or none. kept_until: not before, it is free:
+-- it is to be asked back for the group, or may be taken from then on because it is idle. busy_since and
+-- unreachable_since: see there. The inner part is cheap: the rest is asked of the hosts that it leaves.
+(SELECT m.*, $busy_since$ AS busy_since, $unreachable_since$ AS unreachable_since
+   FROM $full$ AS g
+  CROSS JOIN LATERAL (
+        SELECT m.*, c.last_contact_at,
+               NOT c.offline AND c.last_contact_at > now() - make_interval(secs => %(in_contact)s::float8) AS in_contact,
+               l.state = 'active' AND l.group_id <> g.id AS elsewhere,
+               l.epoch IS NULL OR (l.group_id = g.id AND l.state <> 'ending' AND NOT l.draining) AS at_once,
+               CASE WHEN l.freed_for = g.id THEN coalesce(l.ask_back_at, l.contested_at)
+                    WHEN l.state = 'active' THEN l.idle_until END AS kept_until
+          FROM managers AS m
+          JOIN manager_live AS c ON c.manager_id = m.id
+          LEFT JOIN leases AS l ON l.manager_id = m.id AND l.kind = 'manager' AND l.state <> 'ended'
+         WHERE NOT m.draining AND c.last_contact_at > now() - interval '1 hour'
+        OFFSET 0) AS m
+  WHERE $may_serve$ AND $member$ AND $fits$
+    AND (g.taken IS NULL OR cardinality(array_remove(g.taken, m.id)) < g.max_managers))
 
--- name: elsewhere
--- Hosts in contact that may serve the group, work under a lease of another one, and could be there soon: the other
--- group has nothing more to claim, or gives them nothing. While the host whose tasks failed is suspected or quarantined
--- for any group, every lease counts.
-task_groups AS g
-         CROSS JOIN LATERAL (
-               SELECT m.*, l.group_id AS works_for, l.idle_until
-                 FROM leases AS l
-                 JOIN managers AS m ON m.id = l.manager_id
-                 JOIN manager_live AS c ON c.manager_id = l.manager_id
-                WHERE l.kind = 'manager' AND l.state = 'active' AND l.group_id <> g.id AND m.id <> v.manager_id
-                  AND NOT m.draining AND $in_contact$
-               OFFSET 0) AS m
-         WHERE g.id = v.group_id
-           AND (EXISTS (SELECT FROM host_failures AS q JOIN managers AS own ON own.id = q.manager_id
-                         WHERE q.manager_id = v.manager_id AND q.kind = 'tasks_failed'
-                           AND ((q.phase = 'suspected' AND q.next_at > now())
-                                OR (q.phase = 'quarantined' AND q.incarnation = own.incarnation)))
-                OR NOT EXISTS (SELECT FROM open_task AS o WHERE o.group_id = m.works_for AND o.state = 0)
-                OR EXISTS (SELECT FROM host_failures AS q
-                            WHERE q.group_id = m.works_for AND q.manager_id = m.id AND q.kind = 'tasks_failed'
-                              AND q.phase IN ('suspected', 'quarantined') AND q.incarnation = m.incarnation
-                              AND q.next_at > now()))
-           AND $may_be_offered$ AND NOT $blamed$ AND NOT $failed_there$
+-- name: other
+-- Whether the host m is another one that could run the tasks.
+m.id <> v.manager_id AND NOT $blamed$ AND NOT $failed_there$
 
 -- name: possible
--- Whether another host in contact serves the group, or is free and clean and may serve it, and is not blamed.
-(EXISTS (SELECT FROM leases AS l
-           JOIN managers AS m ON m.id = l.manager_id
-           JOIN manager_live AS c ON c.manager_id = l.manager_id
-          WHERE l.group_id = v.group_id AND l.kind = 'manager' AND l.state IN ('offered', 'active')
-            AND l.manager_id <> v.manager_id AND $in_contact$
-            AND NOT $blamed$ AND NOT $failed_there$ AND $unreachable_since$ IS NULL)
- OR EXISTS (SELECT FROM $able_hosts$ AS m
-             WHERE m.id <> v.manager_id AND m.in_contact AND NOT m.leased
-               AND m.busy_since IS NULL AND m.unreachable_since IS NULL AND NOT $blamed$ AND NOT $failed_there$))
+-- Whether another host in contact serves the group, or is free and clean and may serve it.
+EXISTS (SELECT FROM $able_hosts$ AS m
+         WHERE m.at_once AND m.in_contact AND m.busy_since IS NULL AND m.unreachable_since IS NULL AND $other$)
+
+-- name: away_since
+-- Since when the host m is away: since its last contact, since it takes no offers, or since it is busy with the end of
+-- a lease. It starts again, can be reached again, or its lease ends. One that works for another group is away since
+-- tasks last failed on the suspected host, or from now on; but one that is kept until some time, since that.
+least(m.last_contact_at, m.unreachable_since,
+      greatest(m.kept_until, least(now(), m.busy_since, CASE WHEN m.elsewhere THEN (
+          SELECT f.failed_at FROM host_failures AS f
+           WHERE f.group_id = v.group_id AND f.manager_id = v.manager_id AND f.kind = 'tasks_failed'
+             AND f.phase IN ('suspected', 'quarantined')) END)))
+
+-- name: expected
+-- Whether another host could run the tasks, or is away for less than the time for which one is awaited.
+EXISTS (SELECT FROM $able_hosts$ AS m
+         WHERE $other$ AND $away_since$ > now() - make_interval(secs => %(awaited)s::float8))
 
 -- name: away_seconds
--- The least time that one of the hosts is away which may serve the group: since its last contact, since it takes no
--- offers, or since it is busy with the end of a lease. It starts again, can be reached again, or its lease
--- ends. One that works elsewhere is away since tasks last failed on the suspected host, or from now on; one that is
--- idle there, since the time from which it may be taken. Null also after an hour without contact, which changes no
--- verdict.
-least((SELECT extract(epoch FROM now() - max(least(m.last_contact_at, m.busy_since, m.unreachable_since)))::float8
-         FROM $able_hosts$ AS m
-        WHERE m.id <> v.manager_id AND NOT $blamed$ AND NOT $failed_there$),
-      CASE WHEN EXISTS (SELECT FROM $elsewhere$)
-           THEN extract(epoch FROM now() - coalesce((
-                    SELECT f.failed_at FROM host_failures AS f
-                     WHERE f.group_id = v.group_id AND f.manager_id = v.manager_id AND f.kind = 'tasks_failed'
-                       AND f.phase IN ('suspected', 'quarantined')), now()))::float8 END,
-      (SELECT greatest(0.0, extract(epoch FROM now() - max(m.idle_until)))::float8
-         FROM $elsewhere$ AND m.idle_until IS NOT NULL
-       HAVING max(m.idle_until) IS NOT NULL))
+-- The least time that one of the other hosts is away. Null also after an hour without contact, which changes no verdict.
+(SELECT extract(epoch FROM now() - max($away_since$))::float8 FROM $able_hosts$ AS m WHERE $other$)
 
 -- name: suspects
 -- Every host whose tasks failed in the group, with what is known since its last success there. Able hosts are read once
 -- for all of them, and only as far as they are needed.
-WITH able AS MATERIALIZED ($able_once$)
+WITH able AS MATERIALIZED $able$
 SELECT v.manager_id AS manager, m.name, f.phase, coalesce(f.failures, 0) AS failures,
        coalesce(f.tasks, '{}') AS tasks, m.incarnation = f.incarnation AS same_process,
        extract(epoch FROM f.next_at - now())::float8 AS left_seconds,
@@ -202,6 +173,13 @@ SELECT v.manager_id AS manager, m.name, f.phase, coalesce(f.failures, 0) AS fail
     ON f.group_id = v.group_id AND f.manager_id = v.manager_id AND f.kind = 'tasks_failed'
  CROSS JOIN LATERAL (SELECT $possible$ AS others OFFSET 0) AS h
  ORDER BY v.manager_id
+
+-- name: known
+-- What is known about one host.
+SELECT f.phase, f.failures, m.incarnation = f.incarnation AS same_process,
+       extract(epoch FROM f.next_at - now())::float8 AS left_seconds
+  FROM host_failures AS f JOIN managers AS m ON m.id = f.manager_id
+ WHERE f.group_id = %(group_number)s AND f.manager_id = %(manager_number)s AND f.kind = 'tasks_failed'
 
 -- name: note
 -- More tasks failed on a host; fresh: a new streak replaces what was known. At most 32 tasks are kept.
@@ -336,8 +314,8 @@ SELECT v.group_id AS number, v.state IN ('open', 'closed') AND NOT v.discarding 
  WHERE v.settled_at IS NULL
    AND v.group_id IN (SELECT o.group_id FROM open_task AS o WHERE o.state = 5
                       UNION SELECT f.group_id FROM host_failures AS f
-                       WHERE f.kind = 'tasks_failed' AND f.phase IN ('watched', 'suspected')
-                         AND f.next_at <= now()
+                       WHERE f.kind = 'tasks_failed'
+                         AND (f.phase = 'suspected' OR (f.phase = 'watched' AND f.next_at <= now()))
                       UNION SELECT f.group_id FROM host_failures AS f WHERE f.phase = 'quarantined')
  ORDER BY v.group_id
 

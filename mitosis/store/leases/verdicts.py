@@ -10,8 +10,8 @@ nothing is left to try, its streak begins again. Without another host nothing is
 
 Another host counts also while it is away, because it may be starting again: for three minutes for what is
 not decided, and for an hour for a host that is quarantined, which was shown to be broken. A host that is
-alone for longer is believed. The same holds for one that works for another task group, if it will soon be
-free, or while the host whose tasks fail is not trusted elsewhere.
+alone for longer is believed. One that works for another task group counts for three minutes from the last
+failure. ``docs/protocol.md`` (P16) has all rules.
 """
 
 from collections.abc import Sequence
@@ -99,7 +99,7 @@ class Suspect:
     fails_trials: bool = False
     """Some of its doubted tasks are trials for another suspected host: see :func:`with_trials`."""
     away_seconds: float | None
-    """Since the last contact of another host that could run them when it is back; None: there is none."""
+    """Of another host that could run them when it is back or free; None: there is none."""
 
     def expects_another(self, seconds: float = AWAITED_SECONDS) -> bool:
         """Return whether another host could run its tasks, or was there less than ``seconds`` ago."""
@@ -109,12 +109,6 @@ class Suspect:
     def in_a_row(self) -> int:
         """Return how many different tasks failed there in a row; the last report may not be noted yet."""
         return max(self.failures, len(self.doubted))
-
-    @property
-    def known(self) -> tuple[object, ...]:
-        """Return the facts on which its verdict depends; none changes because of contact alone."""
-        timeless = replace(self, away_seconds=None)
-        return (timeless, self.expects_another(), self.expects_another(QUARANTINE_KEPT_SECONDS))
 
     @property
     def is_over(self) -> bool:

@@ -40,6 +40,7 @@ from mitosis.contracts.wire import (
     TaskReport,
 )
 from mitosis.store.leases.doubt import (
+    AWAITED,
     GIVEN_UP,
     MESSAGE,
     Failed,
@@ -48,7 +49,6 @@ from mitosis.store.leases.doubt import (
 )
 from mitosis.store.leases.ending import STANDING
 from mitosis.store.leases.failing_host import log_lone_host
-from mitosis.store.leases.verdicts import AWAITED_SECONDS
 from mitosis.store.pg.arrays import number_array
 from mitosis.store.pg.database import BY_INDEX, WITHOUT_LOOPS, Connection
 from mitosis.store.pg.rows import fetch_all, to_record
@@ -251,7 +251,7 @@ def _columns(
         "finished": number_array(item.finished_at for item in items),
         "details": [_detail(item, kind) for item, kind in zip(items, kinds, strict=True)],
         "quarantine_after": quarantine_after,
-        "awaited": AWAITED_SECONDS,
+        **AWAITED,
         "message": MESSAGE,
         "given_up": GIVEN_UP,
         "terminated": TERMINATED,

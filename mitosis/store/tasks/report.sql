@@ -36,7 +36,7 @@ WITH lease AS MATERIALIZED (
 )
 SELECT set_config('mitosis.working', ($working$)::text, true),
        set_config('mitosis.expected', (
-           v.manager_id IS NOT NULL AND ($possible$ OR coalesce($away_seconds$ < %(awaited)s::float8, false))
+           v.manager_id IS NOT NULL AND $expected$
            OR EXISTS (SELECT FROM host_failures AS x JOIN managers AS m ON m.id = x.manager_id
                        WHERE x.group_id = v.group_id AND x.manager_id = v.manager_id AND x.kind = 'tasks_failed'
                          AND x.phase = 'quarantined' AND x.incarnation = m.incarnation))::text, true)

@@ -3,8 +3,10 @@
 import psycopg
 import pytest
 
+from mitosis.contracts.task_cancel import CancelTasks
 from mitosis.store.groups.views import read_group
 from mitosis.store.leases.doubt import (
+    AWAITED,
     ONCE,
     SQL,
     judge_groups,
@@ -12,8 +14,11 @@ from mitosis.store.leases.doubt import (
 )
 from mitosis.store.leases.look import look
 from mitosis.store.leases.scheduler import assign_round
+from mitosis.store.managers.draining import drain_manager
 from mitosis.store.managers.views import get_manager
 from mitosis.store.pg import database as pg
+from mitosis.store.tasks.cancel import cancel_tasks
+from tests.integration.store.leases.test_doubt import fail_all, hosts_on, many
 from tests.integration.store.leases.test_look import age, group_of, judged_now, with_failures
 from tests.support.campaigns import failed, world
 
@@ -84,12 +89,52 @@ async def test_a_host_that_is_away_does_not_take_its_own_place(database: str) ->
         assert (await read_group(w.store, group)).tasks_failed == 0, "it may come back"
 
 
+@pytest.mark.parametrize("way", ["drained", "silent", "trials cancelled"])
+async def test_a_suspected_host_is_judged_when_no_report_comes(database: str, way: str) -> None:
+    """Its tasks wait for another attempt, so none is doubted: there is nothing that would end or time out."""
+    async with world(database) as w:
+        group = await w.group()
+        await many(w, group, 9, retries=1)
+        bad, other = await hosts_on(w, group, 2)
+        await fail_all(bad, (await bad.claim(5)).tasks)
+        await w.rows("UPDATE open_task SET not_before = now() + interval '1 h' WHERE state = 4")
+        assert (await bad.claim(9)).tasks == []
+        match way:
+            case "drained":
+                await drain_manager(w.store, other.manager_id, now=True)
+            case "silent":
+                await age(w, other, "last_contact_at", 181)
+            case _:
+                tried = await w.rows("SELECT id FROM open_task WHERE state = 4")
+                asked = CancelTasks(task_ids=tuple(row["id"] for row in tried))
+                await cancel_tasks(w.store, group, asked)
+        assert [line for line in (await look(w.store)).what if "judgement" in line]
+        await assign_round(w.store)
+        assert (await bad.claim(9)).tasks != []
+
+
+async def test_four_suspected_hosts_leave_their_places_to_a_good_one(database: str) -> None:
+    """All report before a round ends any of their leases."""
+    async with world(database) as w:
+        group = await w.group(max_managers=4)
+        await many(w, group, 90)
+        bad = await hosts_on(w, group, 4)
+        await w.host()
+        held = [(await host.claim(8)).tasks for host in bad]
+        for host, tasks in zip(bad, held, strict=True):
+            await fail_all(host, tasks)
+        assert (await read_group(w.store, group)).tasks_failed == 0
+        await assign_round(w.store)
+        leases = await w.rows("SELECT state, end_reason FROM leases")
+        assert [tuple(row.values()) for row in leases] == [("ending", "suspected")] * 4
+
+
 async def test_absent_hosts_are_looked_for_only_where_no_present_one_decides(database: str) -> None:
     """It reads the whole fleet; with many suspects that is a square."""
     costly = SQL["suspects"].replace(
         "$away_seconds$", "(1 / (v.manager_id - v.manager_id))::float8"
     )
-    values = {"group_number": 1, "quarantine_after": 5}
+    values = {"group_number": 1, "quarantine_after": 5, **AWAITED}
     async with world(database) as w:
         _, other = await with_failures(w, 6)
         async with w.database.connection() as connection:

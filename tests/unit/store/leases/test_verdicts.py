@@ -88,29 +88,6 @@ def test_the_next_step(facts: dict[str, Any], expected: Verdict) -> None:
     assert verdict(**facts) is expected
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "same"),
-    [
-        (1.0, 179.0, True),
-        (179.0, 180.0, False),
-        (180.0, 3599.0, True),
-        (3599.0, 3600.0, False),
-        (3600.0, None, True),
-    ],
-)
-def test_time_changes_what_is_known_only_at_a_limit(
-    before: float, after: float | None, same: bool
-) -> None:
-    """Else hosts that are in contact would keep a group in judgement again and again."""
-    first, second = (
-        Suspect(**{**FACTS, **ALONE, "away_seconds": seconds}) for seconds in (before, after)
-    )
-    assert (first.known == second.known) == same
-    present = Suspect(**FACTS)
-    assert present.known == Suspect(**{**FACTS, "away_seconds": 5000.0}).known
-    assert present.known != first.known
-
-
 @pytest.mark.parametrize("phase", Phase)
 def test_nothing_stays_doubted_in_a_group_that_ends(phase: Phase) -> None:
     assert verdict(goes_on=False, phase=phase, failures=9) is Verdict.FORGET
