@@ -80,7 +80,9 @@ CREATE TABLE run_steps (
     stopped_by      text CHECK (stopped_by IN ('cancel', 'timeout', 'failures', 'error')),
     reason          text,
     source          bigint NOT NULL DEFAULT 0,      -- the step of an earlier run that has the tasks; 0: itself
-    taken_from      uuid,                           -- that run
+    reuses          bigint NOT NULL DEFAULT 0,      -- the step of an earlier run whose succeeded tasks are its own
+    taken           integer NOT NULL DEFAULT 0,     -- so many of its tasks are of that step
+    taken_from      uuid,                           -- the run of the one or the other step
     started_at      timestamptz,
     ended_at        timestamptz,
     deadline        timestamptz,

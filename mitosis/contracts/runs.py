@@ -98,8 +98,10 @@ class StepInfo(AnswerBody):
     stopped_by: StopKind | None = None
     reason: str | None = None
     """Why it has failed, was skipped or was cancelled, if its tasks do not say."""
+    taken: int = 0
+    """Of the succeeded tasks, those that a rerun has taken over while others of the array run again."""
     taken_from: UUID | None = None
-    """The earlier run whose step and results a rerun has taken over."""
+    """The earlier run whose step and results, or some of its tasks, a rerun has taken over."""
     started_at: datetime | None = None
     ended_at: datetime | None = None
     deadline: datetime | None = None

@@ -3,7 +3,7 @@
 An array of a million tasks costs as much as one task until its tasks are asked for.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -96,9 +96,9 @@ def count_of(definition: JobDefinition, name: str, values: Values) -> int:
 
 
 def tasks_of(
-    definition: JobDefinition, name: str, values: Values, start: int = 0, stop: int | None = None
+    definition: JobDefinition, name: str, values: Values, indexes: Iterable[int] | None = None
 ) -> Iterator[SubmittedTask]:
-    """Yield the tasks of a step with the indexes from ``start`` up to ``stop``, one at a time.
+    """Yield the tasks of a step with these indexes, one at a time; by default all.
 
     Raises:
         InvalidRequest: a reference has no value or one that does not fit; names the field.
@@ -106,7 +106,7 @@ def tasks_of(
     step = definition.steps[name]
     count = count_of(definition, name, values)
     items = items_of(definition.steps[origin_of(definition, name)], values)
-    for index in range(start, count if stop is None else min(stop, count)):
+    for index in range(count) if indexes is None else indexes:
         item = None if items is None else items[index]
         own = replace(values, task={"index": index, "count": count}, item=item)
         try:

@@ -45,6 +45,11 @@ class StepProgress:
     """``cancel``: with the rest of the run."""
     reason: str | None = None
     source: int = 0
+    """The step of an earlier run that has its tasks; 0: it has them itself."""
+    reuses: int = 0
+    """The step of an earlier run whose succeeded tasks are not created again; 0: none."""
+    taken: int = 0
+    """Tasks of that step among its own."""
     deadline: datetime | None = None
     overdue: bool = False
 

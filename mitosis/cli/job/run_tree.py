@@ -116,10 +116,16 @@ def step_text(step: StepInfo, steps: Mapping[str, StepInfo], rates: Rates, now: 
     parts = [
         f"{step.state} {elapsed(step.started_at, step.ended_at, now)}".rstrip(),
         _counts(step) if step.is_array else "",
-        "taken over" if step.taken_from else "",
+        _taken_text(step),
     ]
     text = GAP.join(part for part in parts if part)
     return f"{text}: {one_line(step.reason)}" if step.reason else text
+
+
+def _taken_text(step: StepInfo) -> str:
+    if step.taken:
+        return f"{step.taken} taken over"
+    return "taken over" if step.taken_from else ""
 
 
 def bar(step: StepInfo, cells: int = BAR_CELLS) -> str:

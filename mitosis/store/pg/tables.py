@@ -408,6 +408,8 @@ run_steps = Table(
     CheckConstraint("stopped_by IN ('cancel', 'timeout', 'failures', 'error')"),
     Column("reason", Text),
     Column("source", BigInteger, nullable=False, server_default=text("0")),
+    Column("reuses", BigInteger, nullable=False, server_default=text("0")),
+    Column("taken", Integer, nullable=False, server_default=text("0")),
     Column("taken_from", Uuid),
     Column("started_at", Moment),
     Column("ended_at", Moment),

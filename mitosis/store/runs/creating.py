@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -54,6 +54,12 @@ class _Task:
 
 
 @dataclass(frozen=True, slots=True)
+class _Kept:
+    index: int
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Size:
     bytes: int
 
@@ -66,15 +72,21 @@ class _Result:
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """Tasks of one step with the indexes from ``start`` on."""
+    """Tasks of one step with the indexes from ``start`` up to ``stop``."""
 
     step: StepProgress
     start: int
+    stop: int
+    indexes: Sequence[int]
+    """Of the tasks that are created."""
     tasks: Sequence[SubmittedTask]
+    kept: Mapping[int, int]
+    """Index -> task of an earlier run that has succeeded."""
 
-    @property
-    def stop(self) -> int:
-        return self.start + len(self.tasks)
+    def all_tasks(self, created: Sequence[int]) -> list[int]:
+        """Return the numbers of its tasks by index, given those of the tasks that were created."""
+        numbers = {**self.kept, **dict(zip(self.indexes, created, strict=True))}
+        return [numbers[index] for index in range(self.start, self.stop)]
 
 
 @dataclass(slots=True)
@@ -164,16 +176,34 @@ class Creation:
 
     async def _render(self, step: StepProgress, count: int) -> _Chunk | None:
         """Return the next tasks of a step. What cannot be rendered ends it."""
+        loaded = self.loaded
+        stop = step.created + may_create(loaded.definition, step, loaded.by_name)
+        kept = await self._kept(step, step.created, min(stop, step.created + CHUNK))
+        if not kept:
+            stop = min(stop, step.created + count)
+        stop = min(stop, step.created + CHUNK)
+        wanted = [index for index in range(step.created, stop) if index not in kept]
         try:
             values = await self._values(step)
             tasks, size = await asyncio.to_thread(
-                render, self.loaded.definition, step, values, count, self._bytes_left
+                render, loaded.definition, step, values, wanted[:count], self._bytes_left
             )
         except (InvalidRequest, TooLarge, NotFound) as error:
             step.stop("error", _refusal(error))
             return None
         self._bytes_left -= size
-        return _Chunk(step, step.created, tasks)
+        indexes, left = wanted[: len(tasks)], wanted[len(tasks) :]
+        stop = left[0] if left else stop
+        kept = {index: task for index, task in kept.items() if index < stop}
+        return _Chunk(step, step.created, stop, indexes, tasks, kept)
+
+    async def _kept(self, step: StepProgress, start: int, stop: int) -> dict[int, int]:
+        """Return the tasks of an earlier run that need not run again, by index."""
+        if not step.reuses:
+            return {}
+        given = {"step": step.reuses, "start": start, "stop": stop, "chunk": CHUNK}
+        rows = await fetch_all(self.connection, _Kept, SQL["kept"], given)
+        return {row.index: row.id for row in rows}
 
     def _groups_of(self, chunks: Sequence[_Chunk]) -> Sequence[UUID]:
         """Return the groups of the tasks, of those that they follow, and the ones that may be closed next."""
@@ -192,10 +222,12 @@ class Creation:
         if all(self.loaded.by_name[name].created >= chunk.stop for name in each_of):
             try:
                 async with self.connection.transaction():  # a refusal undoes this step only
-                    ids = await self._submit(chunk)
+                    ids = chunk.all_tasks(await self._submit(chunk) if chunk.tasks else ())
                     given = {"step": step.id, "start": chunk.start, "ids": number_array(ids)}
                     await self.connection.execute(SQL["add_tasks"], given)
                 is_created = True
+                step.taken += len(chunk.kept)
+                step.succeeded += len(chunk.kept)
             except QueueFull as error:
                 step.reason = storable(waits_for_room(error))
             except (InvalidRequest, TooLarge, TaskGroupClosed, NotFound) as error:
@@ -210,8 +242,10 @@ class Creation:
         step, tasks = chunk.step, chunk.tasks
         for parents in await self._parents(step, chunk.start, chunk.stop):
             tasks = [
-                msgspec.structs.replace(task, depends_on=[*task.depends_on, parent])
-                for task, parent in zip(tasks, parents, strict=True)
+                msgspec.structs.replace(task, depends_on=[*task.depends_on, parents[index]])
+                if index in parents
+                else task
+                for task, index in zip(tasks, chunk.indexes, strict=True)
             ]
         if step.task_group is None:
             raise NotFound("the run has no task group for it")
@@ -219,8 +253,10 @@ class Creation:
         answer = await submit_within(self.connection, most, step.task_group, tasks, step.id)
         return answer.task_ids
 
-    async def _parents(self, step: StepProgress, start: int, stop: int) -> list[list[int]]:
-        """Return the tasks that precede each new task, by step; those of a succeeded step need no edges."""
+    async def _parents(self, step: StepProgress, start: int, stop: int) -> list[dict[int, int]]:
+        """Return the tasks that precede each task, by step and index; those that have succeeded before it
+        is created need no edges, as far as that is known without a look at them.
+        """
         found = []
         for name in self.loaded.definition.steps[step.name].each_of:
             before = self.loaded.by_name[name]
@@ -232,7 +268,9 @@ class Creation:
                     "chunk": MAX_TASKS_PER_SUBMIT,
                 }
                 rows = await fetch_all(self.connection, _Task, SQL["tasks_between"], given)
-                found.append([row.id for row in rows])
+                kept = await self._kept(before, start, stop)
+                by_index = {index: row.id for index, row in enumerate(rows, start)}
+                found.append({index: one for index, one in by_index.items() if index not in kept})
         return found
 
     async def _values(self, step: StepProgress) -> Values:
@@ -277,16 +315,20 @@ class Creation:
 
 
 def render(
-    definition: JobDefinition, step: StepProgress, values: Values, count: int, most_bytes: int
+    definition: JobDefinition,
+    step: StepProgress,
+    values: Values,
+    indexes: Sequence[int],
+    most_bytes: int,
 ) -> tuple[Sequence[SubmittedTask], int]:
-    """Return the next tasks of a step, with their bytes as JSON: at least one, and none after ``most_bytes``.
+    """Return tasks of a step, with their bytes as JSON: at least the first, and none after ``most_bytes``.
 
     Raises:
         InvalidRequest, TooLarge: a task cannot be rendered, or is too large.
     """
     tasks: list[SubmittedTask] = []
     size = 0
-    for task in tasks_of(definition, step.name, values, step.created, step.created + count):
+    for task in tasks_of(definition, step.name, values, indexes):
         tasks.append(task)
         size += len(encode_submission(task, f"steps.{step.name}"))
         if size >= most_bytes:

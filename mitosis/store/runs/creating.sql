@@ -11,6 +11,14 @@ SELECT t.id
    AND p.start + t.n - 1 >= %(start)s AND p.start + t.n - 1 < %(stop)s
  ORDER BY p.start + t.n
 
+-- name: kept
+-- The tasks with these indexes of a step of an earlier run that have succeeded.
+SELECT p.start + t.n - 1 AS index, t.id
+  FROM step_tasks AS p CROSS JOIN LATERAL unnest(p.task_ids) WITH ORDINALITY AS t (id, n)
+  JOIN task_result AS r ON r.task_id = t.id AND r.state = 'succeeded'
+ WHERE p.step_id = %(step)s AND p.start > %(start)s - %(chunk)s AND p.start < %(stop)s
+   AND p.start + t.n - 1 >= %(start)s AND p.start + t.n - 1 < %(stop)s
+
 -- name: size_of_results
 SELECT coalesce(sum(octet_length((r.detail -> 'result')::text)), 0)::bigint AS bytes
   FROM step_tasks AS p CROSS JOIN LATERAL unnest(p.task_ids) AS t (id)

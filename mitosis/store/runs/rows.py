@@ -159,6 +159,7 @@ def _columns(step: StepProgress) -> dict[str, Any]:
         "task_group": None if step.task_group is None else str(step.task_group),
         "total": step.total,
         "created": step.created,
+        "taken": step.taken,
         "stopped_by": step.stopped_by,
         "reason": step.reason,
         "deadline": None if step.deadline is None else step.deadline.isoformat(),

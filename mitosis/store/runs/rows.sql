@@ -28,13 +28,14 @@ UPDATE run_steps AS s
 
 -- name: steps
 SELECT s.id, s.name, s.state, s.task_group, s.total, s.created, s.succeeded, s.failed, s.cancelled, s.stopped_by,
-       s.reason, s.source, s.deadline, coalesce(s.deadline <= clock_timestamp(), false) AS overdue
+       s.reason, s.source, s.reuses, s.taken, s.deadline, coalesce(s.deadline <= clock_timestamp(), false) AS overdue
   FROM run_steps AS s WHERE s.run_id = %(run)s ORDER BY s.position
 
 -- name: save_steps
 -- A step whose tasks were cancelled with their task group has the reason of that.
 UPDATE run_steps AS s
-   SET state = x.state, task_group = x.task_group, total = x.total, created = x.created, stopped_by = x.stopped_by,
+   SET state = x.state, task_group = x.task_group, total = x.total, created = x.created,
+       succeeded = s.succeeded + x.taken - s.taken, taken = x.taken, stopped_by = x.stopped_by,
        reason = coalesce(x.reason, CASE WHEN x.state = 'failed' AND x.stopped_by IS NULL AND s.cancelled > 0 THEN (
                     SELECT 'its task group has ended: ' || coalesce(v.reason, 'it was cancelled')
                       FROM task_groups AS g JOIN group_live AS v ON v.group_id = g.id
@@ -44,7 +45,7 @@ UPDATE run_steps AS s
        started_at = CASE WHEN x.started THEN coalesce(s.started_at, now()) ELSE s.started_at END,
        ended_at = CASE WHEN x.ended THEN now() END
   FROM json_to_recordset(%(steps)s::json)
-       AS x (id bigint, state text, task_group uuid, total int, created int, stopped_by text, reason text,
+       AS x (id bigint, state text, task_group uuid, total int, created int, taken int, stopped_by text, reason text,
              deadline timestamptz, started boolean, ended boolean)
  WHERE s.id = x.id
 

@@ -33,6 +33,7 @@ from mitosis.store.runs.rows import definition_of, lock_run
 from mitosis.store.store import Store
 
 SQL = load("runs/starting.sql")
+UNFINISHED = frozenset({StepState.FAILED, StepState.CANCELLED})
 KEPT = frozenset({StepState.SUCCEEDED, StepState.SKIPPED})
 
 
@@ -173,6 +174,23 @@ def kept_steps(definition: JobDefinition, states: Mapping[str, StepState]) -> Se
     return kept
 
 
+def reused_steps(
+    definition: JobDefinition, states: Mapping[str, StepState], kept: Collection[str]
+) -> Sequence[str]:
+    """Return the arrays of which a rerun repeats only tasks that have not succeeded.
+
+    Their items are the same again, since all that they come after is taken over, or follows one by one.
+    """
+    reused: list[str] = []
+    for layer in layers_of(definition.steps):
+        for name in layer:
+            step = definition.steps[name]
+            same = all(one in kept or (one in step.each_of and one in reused) for one in step.after)
+            if states.get(name) in UNFINISHED and step.is_array and same:
+                reused.append(name)
+    return reused
+
+
 async def started_before(
     store: Store, user_id: UUID, key: str | None, asked: Mapping[str, Any]
 ) -> StartedRun | None:
@@ -211,9 +229,11 @@ async def _take_steps(
     connection: Connection, definition: JobDefinition, earlier: int, number: int
 ) -> None:
     rows = await fetch_all(connection, _StepState, SQL["ended_steps"], {"run": earlier})
-    names = kept_steps(definition, {row.name: row.state for row in rows if row.present})
-    given = {"run": number, "earlier": earlier, "names": list(names)}
+    kept = kept_steps(definition, {row.name: row.state for row in rows if row.present})
+    given = {"run": number, "earlier": earlier, "names": list(kept)}
     await connection.execute(SQL["take_steps"], given)
+    reused = reused_steps(definition, {row.name: row.state for row in rows}, kept)
+    await connection.execute(SQL["reuse_steps"], given | {"names": list(reused)})
 
 
 async def _begin(connection: Connection, store: Store, number: int) -> None:

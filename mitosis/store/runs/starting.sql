@@ -50,6 +50,14 @@ SELECT s.name, s.state, s.created = 0 OR EXISTS (
 UPDATE run_steps AS n
    SET state = s.state, task_group = s.task_group, total = s.total, created = s.created, succeeded = s.succeeded,
        failed = s.failed, cancelled = s.cancelled, reason = s.reason, started_at = s.started_at, ended_at = s.ended_at,
-       source = CASE WHEN s.source = 0 THEN s.id ELSE s.source END, taken_from = coalesce(s.taken_from, r.uuid)
+       source = CASE WHEN s.source = 0 THEN s.id ELSE s.source END,
+       taken_from = CASE WHEN s.source = 0 THEN r.uuid ELSE s.taken_from END
   FROM run_steps AS s JOIN runs AS r ON r.id = s.run_id
  WHERE n.run_id = %(run)s AND s.run_id = %(earlier)s AND s.name = n.name AND n.name = ANY(%(names)s::text[])
+
+-- name: reuse_steps
+-- These run again, but not their tasks that have succeeded.
+UPDATE run_steps AS n SET reuses = s.id, taken_from = r.uuid
+  FROM run_steps AS s JOIN runs AS r ON r.id = s.run_id
+ WHERE n.run_id = %(run)s AND s.run_id = %(earlier)s AND s.name = n.name AND n.name = ANY(%(names)s::text[])
+   AND s.source = 0 AND s.succeeded > 0

@@ -35,8 +35,9 @@ SELECT x.task_group, x.reason, x.grace_seconds, x.task_ids
                    SELECT o.id FROM open_task AS o
                     WHERE o.group_id = g.id AND o.step_id = s.id
                       AND o.id >= (SELECT min(p.task_ids[1]) FROM step_tasks AS p WHERE p.step_id = s.id)
-                      AND o.id <= (SELECT max(p.task_ids[cardinality(p.task_ids)]) FROM step_tasks AS p
-                                    WHERE p.step_id = s.id)
+                      -- Those that a rerun has taken over are older, wherever they stand.
+                      AND (s.taken > 0 OR o.id <= (SELECT max(p.task_ids[cardinality(p.task_ids)]) FROM step_tasks AS p
+                                    WHERE p.step_id = s.id))
                     ORDER BY o.id LIMIT %(limit)s) AS task_ids
           FROM runs AS r JOIN run_steps AS s ON s.run_id = r.id JOIN task_groups AS g ON g.uuid = s.task_group
          WHERE r.id = %(run)s AND s.state = 'running' AND s.stopped_by IS NOT NULL

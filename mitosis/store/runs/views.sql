@@ -13,7 +13,8 @@ SELECT $columns$, r.parameters, (
                       'name', s.name, 'state', s.state, 'layer', s.layer, 'task_group_id', s.task_group, 'total', s.total,
                       'created', s.created, 'open', s.created - s.succeeded - s.failed - s.cancelled,
                       'succeeded', s.succeeded, 'failed', s.failed, 'cancelled', s.cancelled,
-                      'stopped_by', s.stopped_by, 'reason', s.reason, 'taken_from', s.taken_from,
+                      'stopped_by', s.stopped_by, 'reason', s.reason, 'taken', s.taken,
+                      'taken_from', CASE WHEN s.source <> 0 OR s.taken > 0 THEN s.taken_from END,
                       'started_at', s.started_at, 'ended_at', s.ended_at, 'deadline', s.deadline)
                       ORDER BY s.position), '[]')
              FROM run_steps AS s WHERE s.run_id = r.id) AS steps, r.definition, r.digest

@@ -52,8 +52,8 @@ def test_each_task_of_an_array_has_its_index_and_its_item() -> None:
         ["x", "1/2", "g"],
     ]
     assert [task.command for task in tasks_of(job, "b", values)] == [["y", "0", "p"]]
-    assert [task.arguments for task in tasks_of(job, "c", values, 1)] == [["g"]]
-    assert [task.arguments for task in tasks_of(job, "c", values, 0, 1)] == [["f"]]
+    assert [task.arguments for task in tasks_of(job, "c", values, [1])] == [["g"]]
+    assert [task.arguments for task in tasks_of(job, "c", values, [0])] == [["f"]]
 
 
 def test_what_depends_on_results_is_open_until_they_are_there() -> None:
@@ -91,7 +91,7 @@ def test_a_million_tasks_are_counted_without_being_made() -> None:
     tracemalloc.start()
     try:
         expansion = expand(job, {})
-        last = next(tasks_of(job, "s0", Values(), 999_999))
+        last = next(tasks_of(job, "s0", Values(), [999_999]))
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

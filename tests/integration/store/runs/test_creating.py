@@ -133,9 +133,9 @@ async def test_a_step_waits_for_room_in_the_queue_and_says_so(database: str, lim
 def test_a_chunk_ends_when_it_has_bytes_enough() -> None:
     definition = definition_of(job({"a": command("a", "x" * 1_000, count=100)}))
     step = StepProgress(id=1, name="a", state=StepState.RUNNING, total=100, created=90)
-    tasks, size = render(definition, step, Values(parameters={}), 10, 2_500)
+    tasks, size = render(definition, step, Values(parameters={}), range(10), 2_500)
     assert (len(tasks), 3_000 < size < 4_000) == (3, True)
-    tasks, _ = render(definition, step, Values(parameters={}), 10, 10**9)
+    tasks, _ = render(definition, step, Values(parameters={}), range(10), 10**9)
     assert len(tasks) == 10
 
 

@@ -316,5 +316,11 @@ async def _rerun(it: Campaign) -> None:
     assert view.state == "success"
     await it.check()
     for step in view.steps:
-        if step.taken_from is not None:
-            assert before[step.name].state in {"succeeded", "skipped"}
+        earlier = before[step.name]
+        if step.taken:
+            assert (step.taken, earlier.state in {"failed", "cancelled"}) == (
+                earlier.succeeded,
+                True,
+            )
+        elif step.taken_from is not None:
+            assert earlier.state in {"succeeded", "skipped"}

@@ -17,7 +17,7 @@ from mitosis.contracts.runs import CancelRun, RerunRun
 from mitosis.jobs.reading import definition_of
 from mitosis.store.runs import advance
 from mitosis.store.runs.starting import NewRun, kept_steps, rerun, start_run
-from mitosis.store.runs.stopping import cancel_run
+from mitosis.store.runs.stopping import cancel_run, delete_run
 from mitosis.store.users.accounts import create_user
 from tests.support.runs import Runs, command, job, runs
 
@@ -135,6 +135,74 @@ async def test_a_rerun_takes_over_what_has_succeeded(database: str) -> None:
         last = (await rerun(r.w.store, again, r.w.user_id, RerunRun())).run_id
         view = await r.view(last)
         assert (view.state, view.steps[0].taken_from) == ("success", run), "nothing is left to do"
+
+
+async def test_a_rerun_repeats_only_the_tasks_of_an_array_that_have_not_succeeded(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mitosis.store.runs.creating.CHUNK", 4)
+    steps = {
+        "a": command("a", "{{ task.index }}", count=10),
+        "b": command("b", "{{ task.index }}", after={"a": "each"}),
+        "c": command("c", "{{ results.b }}", after="b"),
+        "d": command("d", count=2, after={"b": "always"}),
+    }
+    bad = [["a", "3"], ["a", "9"], ["b", "0"]]
+
+    async with runs(database) as r:
+        run = await r.start(job(steps, max_concurrent_tasks=2))
+        await r.finish(lambda words, attempt: words not in bad and f"{words[-1]} at first")
+        first = await r.view(run)
+        assert [(one.succeeded, one.failed, one.cancelled) for one in first.steps] == [
+            (8, 2, 0),
+            (7, 1, 2),
+            (0, 0, 0),
+            (2, 0, 0),
+        ]
+        again = (await rerun(r.w.store, run, r.w.user_id, RerunRun())).run_id
+        ran: list[list[str]] = []
+
+        def second(words: list[str], attempt: int) -> str:
+            ran.append(words[:2])
+            return f"{words[-1]} again"
+
+        await r.finish(second)
+        assert sorted(ran[:-3]) == [["a", "3"], ["a", "9"], ["b", "0"], ["b", "3"], ["b", "9"]]
+        assert sorted(words[0] for words in ran[-3:]) == ["c", "d", "d"]
+        view = await r.view(again)
+        assert view.state == "success"
+        assert [(one.taken, one.taken_from, one.succeeded) for one in view.steps] == [
+            (8, run, 10),
+            (7, run, 10),
+            (0, None, 1),
+            (0, None, 2),
+        ]
+        results = [one.result for one in await r.tasks(again, "b")]
+        assert results == [f"{at} {'again' if at in {0, 3, 9} else 'at first'}" for at in range(10)]
+        with pytest.raises(Conflict, match="uses results of this one"):
+            await delete_run(r.w.store, run)
+        third = (await rerun(r.w.store, again, r.w.user_id, RerunRun())).run_id
+        with pytest.raises(Conflict, match="uses results of this one"):
+            await delete_run(r.w.store, again)
+        assert [one.result for one in await r.tasks(third, "b")] == results
+
+
+async def test_all_tasks_that_run_again_are_cancelled(database: str) -> None:
+    async with runs(database) as r:
+        run = await r.start(job({"a": command("a", "{{ task.index }}", count=4)}))
+        await r.finish(lambda words, attempt: words[1] == "3")
+        again = (await rerun(r.w.store, run, r.w.user_id, RerunRun())).run_id
+        await cancel_run(r.w.store, again, CancelRun())
+        view = await r.view(again)
+        assert view.state == "cancelled"
+        (step,) = view.steps
+        assert (step.succeeded, step.cancelled, step.taken) == (1, 3, 1)
+        third = (await rerun(r.w.store, again, r.w.user_id, RerunRun())).run_id
+        await r.finish()
+        last = (await rerun(r.w.store, third, r.w.user_id, RerunRun())).run_id
+        assert (await r.view(last)).steps[0].taken_from == third, "its rows name the tasks"
+        with pytest.raises(Conflict, match="uses results of this one"):
+            await delete_run(r.w.store, third)
 
 
 def test_what_comes_after_a_failed_step_is_run_again() -> None:
