@@ -3,7 +3,7 @@
 BIN := .venv/bin
 WORKERS := 3
 
-.PHONY: help setup demo test test-long check fmt lint types imports sizes fix bench bench-quick chaos chaos-runs campaign-blame campaign-debts campaign-dependencies campaign-history campaign-properties campaign-runs campaign-scheduling campaign-simulation campaign-wake mutate pressure up docs spec model stress stress-small ci clean
+.PHONY: help setup demo test test-long check fmt lint types imports sizes fix bench bench-quick bench-runs chaos chaos-runs campaign-blame campaign-debts campaign-dependencies campaign-history campaign-properties campaign-runs campaign-scheduling campaign-simulation campaign-wake mutate pressure up docs spec model stress stress-small ci clean
 
 help: ## print this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -90,6 +90,9 @@ pressure: setup ## API, PostgreSQL, Temporal away for 60 s under 120 s tasks (6 
 
 bench-quick: setup ## the speed of the whole product beside its floors (under 4 minutes), into docs/
 	@$(BIN)/python bench/quick.py --write
+
+bench-runs: setup ## latencies, rates and memory of runs of jobs, and what they cost other tasks (4 minutes), into docs/
+	@$(BIN)/python -m bench.runs --write
 
 bench: setup ## run every benchmark in bench/ and print its table
 	@for script in bench/*.py; do $(BIN)/python $$script || exit 1; done
