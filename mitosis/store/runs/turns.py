@@ -21,7 +21,7 @@ from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
 from mitosis.store.runs.advance import carry_on, may_pass
 from mitosis.store.runs.giving_up import end_as_failed, stop_all
-from mitosis.store.runs.rows import TURN, lock_run
+from mitosis.store.runs.rows import TURN, Loaded, lock_run
 from mitosis.store.store import Store
 from mitosis.store.tasks.cancel import CHUNK as CANCEL_CHUNK
 from mitosis.store.tasks.cancel import cancel_tasks
@@ -34,6 +34,10 @@ AT_ONCE = 4
 SLICE_SECONDS = 5.0
 """One call works for about so long."""
 PAUSES = RetryPolicy(first_seconds=1.0, longest_seconds=60.0)
+BUSY_TASKS = 500
+REST_SECONDS = 0.1
+"""A run with more than so many open tasks, of which only the ends are counted, has its next turn after this:
+each end of a task announces it, and a turn costs more than the tasks of a few milliseconds."""
 MOST_FAILURES = 10
 """A run is ended after so many failures in a row that do not pass, in about 4 minutes."""
 
@@ -82,6 +86,8 @@ class Turn:
     again: bool = False
     following: Sequence[int] = ()
     """The run whose turn it is when this one has ended."""
+    rests: bool = False
+    """The next turn of the run is not at once."""
 
 
 class Turns:
@@ -92,11 +98,16 @@ class Turns:
         self._refills = refills
         self._waiting: dict[int, None] = {}
         self._failures: dict[int, _Failures] = {}
+        self._resting: dict[int, float] = {}
+        """Run -> when it may have its next turn."""
+        self._after_rest: dict[int, None] = {}
 
     def add(self, runs: Iterable[int]) -> None:
-        """Add runs at the end. One that has failed keeps its pause."""
+        """Add runs at the end. One that has failed or is busy keeps its pause."""
         for run in runs:
-            if run not in self._failures:
+            if run in self._resting:
+                self._after_rest.setdefault(run)
+            elif run not in self._failures:
                 self._waiting.setdefault(run)
 
     async def add_due(self) -> None:
@@ -118,14 +129,12 @@ class Turns:
         if self._waiting:
             return 0.0
         times = [one.again_at for one in self._failures.values()]
+        times += [self._resting[run] for run in self._after_rest]
         return max(min(times) - time.monotonic(), 0.0) if times else None
 
     async def take(self) -> None:
         """Give the first run its turn. It never fails: a run that cannot be carried on waits."""
-        now = time.monotonic()
-        for run, failures in self._failures.items():
-            if failures.again_at <= now:
-                self._waiting.setdefault(run)
+        self._end_pauses()
         if not self._waiting:
             return
         number = next(iter(self._waiting))
@@ -140,9 +149,21 @@ class Turns:
             await self._failed(number, looked, error)
             return
         self._failures.pop(number, None)
-        if turn.again:
-            self._waiting[number] = None
+        if turn.rests:
+            self._resting[number] = time.monotonic() + REST_SECONDS
+        self.add([number] if turn.again else [])
         self.add(turn.following)
+
+    def _end_pauses(self) -> None:
+        now = time.monotonic()
+        for run, failures in self._failures.items():
+            if failures.again_at <= now:
+                self._waiting.setdefault(run)
+        for run in [run for run, until in self._resting.items() if until <= now]:
+            del self._resting[run]
+            if run in self._after_rest:
+                del self._after_rest[run]
+                self._waiting.setdefault(run)
 
     async def take_all(self, seconds: float = SLICE_SECONDS) -> None:
         """Give turns until no run has more to do, or for about so long."""
@@ -198,7 +219,19 @@ async def take_turn(store: Store, number: int, *, refills: bool = True) -> Turn:
         return Turn(following=[one.id for one in found])
     stopped = any(step.open and step.stopped_by is not None for step in loaded.steps)
     again = stopped and await cancel_some(store, number)
-    return Turn(again=again or moved or await _ends_left(store, number))
+    return Turn(
+        again=again or moved or await _ends_left(store, number),
+        rests=not stopped and _only_counts(loaded),
+    )
+
+
+def _only_counts(loaded: Loaded) -> bool:
+    """Return whether nothing is to be done for a while but to count ends of tasks."""
+    return (
+        loaded.definition.max_concurrent_tasks is None
+        and not any(step.creating for step in loaded.steps)
+        and sum(step.open for step in loaded.steps) > BUSY_TASKS
+    )
 
 
 async def _ends_left(store: Store, number: int) -> bool:

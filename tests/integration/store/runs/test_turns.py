@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from mitosis.contracts.errors import DatabaseUnavailable, UpgradeInProgress
+from mitosis.contracts.runs import CancelRun
 from mitosis.store.runs import turns
 from mitosis.store.runs.advance import carry_on, may_pass
+from mitosis.store.runs.stopping import cancel_run
 from mitosis.store.runs.turns import Turns, take_turn
 from tests.support.runs import Runs, advance_due, command, job, runs
 
@@ -82,6 +84,32 @@ async def test_another_process_goes_on_between_two_chunks(
         for step in ("a", "b"):
             assert [one.index for one in await r.tasks(run, step)] == list(range(10))
         assert ((await r.view(run)).state, len(r.started)) == ("success", 20)
+
+
+async def test_a_busy_run_rests_between_turns_that_only_count(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "BUSY_TASKS", 5)
+    async with runs(database) as r:
+        run = await r.start(job({"a": command("a", count=20)}))
+        number = await number_of(r, run)
+        these = Turns(r.w.store)
+        host = r.hosts["one"]
+        await r.end(host, (await host.claim(2)).tasks, lambda words, attempt: None)
+        these.add([number])
+        await these.take()
+        assert (await r.view(run)).tasks_succeeded == 2
+        these.add([number])
+        assert 0 < (these.pause() or 0) <= turns.REST_SECONDS
+        await these.take()
+        these._resting[number] = 0.0
+        assert these.pause() == 0.0
+        await r.end(host, (await host.claim(13)).tasks, lambda words, attempt: None)
+        await these.take()
+        assert (await r.view(run)).tasks_succeeded == 15
+        assert these.pause() == 0.0, "five are left: it looks again at once"
+        await cancel_run(r.w.store, run, CancelRun())
+        assert (await r.view(run)).state == "cancelled"
 
 
 async def test_an_end_that_comes_while_the_run_is_locked_is_not_left(
