@@ -99,7 +99,7 @@ least((SELECT min(o.started_at) FROM leases AS n JOIN open_task AS o ON o.group_
         SELECT m.*, c.last_contact_at,
                NOT c.offline AND c.last_contact_at > now() - make_interval(secs => %(in_contact)s::float8) AS in_contact,
                l.state = 'active' AND l.group_id <> g.id AS elsewhere,
-               l.epoch IS NULL OR (l.group_id = g.id AND l.state <> 'ending' AND NOT l.draining) AS at_once,
+               l.epoch IS NULL OR (l.group_id = g.id AND l.state <> 'ending') AS at_once,
                CASE WHEN l.freed_for = g.id THEN coalesce(l.ask_back_at, l.contested_at)
                     WHEN l.state = 'active' THEN l.idle_until END AS kept_until
           FROM managers AS m

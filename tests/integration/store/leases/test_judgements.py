@@ -89,7 +89,7 @@ async def test_a_host_that_is_away_does_not_take_its_own_place(database: str) ->
         assert (await read_group(w.store, group)).tasks_failed == 0, "it may come back"
 
 
-@pytest.mark.parametrize("way", ["drained", "silent", "trials cancelled"])
+@pytest.mark.parametrize("way", ["drained", "silent", "taken", "trials cancelled"])
 async def test_a_suspected_host_is_judged_when_no_report_comes(database: str, way: str) -> None:
     """Its tasks wait for another attempt, so none is doubted: there is nothing that would end or time out."""
     async with world(database) as w:
@@ -102,6 +102,12 @@ async def test_a_suspected_host_is_judged_when_no_report_comes(database: str, wa
         match way:
             case "drained":
                 await drain_manager(w.store, other.manager_id, now=True)
+            case "taken":  # for another group, and it runs a long task
+                await other.renew(started=(await other.claim(1)).tasks)
+                await w.rows(
+                    "UPDATE open_task SET started_at = now() - interval '181 s' WHERE state = 1"
+                )
+                await w.rows("UPDATE leases SET draining = true WHERE epoch = %s", other.epoch)
             case "silent":
                 await age(w, other, "last_contact_at", 181)
             case _:
