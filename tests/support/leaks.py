@@ -21,7 +21,9 @@ _VARIABLE = contextvars.ContextVar("variable", default="clean")
 
 
 def _soft_limit(number: int, value: int) -> None:
-    resource.setrlimit(number, (value, resource.getrlimit(number)[1]))
+    """Lower a limit, but never above what another leak has left: only root may raise a hard one."""
+    hard = resource.getrlimit(number)[1]
+    resource.setrlimit(number, (value if hard < 0 else min(value, hard), hard))
 
 
 def _c_limit(number: int, value: int) -> None:
@@ -83,6 +85,7 @@ def _blocked_signals() -> None:
 
 
 def _all_files(count: int) -> None:
+    count = min(count, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     resource.setrlimit(resource.RLIMIT_NOFILE, (count, count))
 
 
