@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mitosis.cli.outages import GIVE_UP_AFTER, Outages, announce_outages
+from mitosis.cli.outages import GIVE_UP_AFTER, Outages, announced_outages
 
 if TYPE_CHECKING:
     from mitosis.client.client import Client
@@ -18,6 +18,6 @@ async def client_for_long(
     """Open a client that repeats its calls while the API is away, and reports each outage."""
     from mitosis.client.client import Client
 
-    announce_outages(outages)
-    async with Client(address, token, give_up_after=GIVE_UP_AFTER, ca_file=ca_file) as client:
-        yield client
+    with announced_outages(outages):
+        async with Client(address, token, give_up_after=GIVE_UP_AFTER, ca_file=ca_file) as client:
+            yield client

@@ -2,7 +2,8 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 
 GIVE_UP_AFTER = timedelta(days=30)
@@ -40,12 +41,18 @@ class Outages:
         self._last = float("-inf")
 
 
-def announce_outages(outages: Outages) -> None:
-    """Report outages that retried calls of the SDK meet in this process."""
+@contextmanager
+def announced_outages(outages: Outages) -> Iterator[None]:
+    """Report outages that retried calls of the SDK meet while the block runs."""
     calls = logging.getLogger("mitosis.client.repeating")
+    before = calls.level, calls.propagate, calls.handlers
     calls.setLevel(logging.INFO)
-    calls.propagate = False
-    calls.handlers = [_Repeated(outages)]
+    calls.propagate, calls.handlers = False, [_Repeated(outages)]
+    try:
+        yield
+    finally:
+        calls.setLevel(before[0])
+        _, calls.propagate, calls.handlers = before
 
 
 class _Repeated(logging.Handler):

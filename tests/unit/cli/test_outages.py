@@ -1,6 +1,13 @@
 """One line per outage, and only of one that lasts."""
 
-from mitosis.cli.outages import NEW_AFTER_SECONDS, REPORT_AFTER_SECONDS, Outages
+import logging
+
+from mitosis.cli.outages import (
+    NEW_AFTER_SECONDS,
+    REPORT_AFTER_SECONDS,
+    Outages,
+    announced_outages,
+)
 
 
 class Clock:
@@ -51,3 +58,21 @@ def test_the_next_outage_is_told_again() -> None:
         failing(outages, clock, REPORT_AFTER_SECONDS * 3)
         clock.now += NEW_AFTER_SECONDS + 1
     assert len(said) == 2
+
+
+def test_calls_of_other_commands_of_the_process_are_not_reported() -> None:
+    said: list[str] = []
+    clock = Clock()
+    outages = Outages(said.append, clock)
+    calls = logging.getLogger("mitosis.client.repeating")
+
+    def fail() -> None:
+        for _ in range(2):
+            calls.info("call.repeated", extra={"detail": "the API is away"})
+            clock.now += REPORT_AFTER_SECONDS
+
+    with announced_outages(outages):
+        fail()
+    outages.over()
+    fail()
+    assert said == ["the API is away; waiting, tasks keep running"]
