@@ -80,9 +80,7 @@ CREATE TABLE run_steps (
     stopped_by      text CHECK (stopped_by IN ('cancel', 'timeout', 'failures', 'error')),
     reason          text,
     source          bigint NOT NULL DEFAULT 0,      -- the step of an earlier run that has the tasks; 0: itself
-    reuses          bigint NOT NULL DEFAULT 0,      -- the step of an earlier run whose succeeded tasks are its own
-    taken           integer NOT NULL DEFAULT 0,     -- so many of its tasks are of that step
-    taken_from      uuid,                           -- the run of the one or the other step
+    taken_from      uuid,                           -- that run
     started_at      timestamptz,
     ended_at        timestamptz,
     deadline        timestamptz,
@@ -126,13 +124,19 @@ BEGIN
 END $$
 """
 
+POKES = """
+ALTER TABLE outbox
+    DROP CONSTRAINT outbox_kind_check,
+    ADD CONSTRAINT outbox_kind_check CHECK (kind IN ('task_group', 'manager', 'scheduler', 'run'));
+"""
+
 STATEMENTS: tuple[str, ...] = (
     RUNS,
     "CREATE UNIQUE INDEX runs_by_key ON runs (user_group_id, idempotency_key) WHERE idempotency_key IS NOT NULL",
     "CREATE INDEX runs_of_group ON runs (user_group_id, id)",
     "CREATE INDEX runs_unfinished ON runs (user_group_id, job_name, id) WHERE ended_at IS NULL",
     "CREATE INDEX runs_deleting ON runs (id) WHERE deleting",
-    "CREATE INDEX runs_of_creator ON runs (creator_id, id)",
+    "CREATE INDEX runs_reruns ON runs (rerun_of) WHERE rerun_of IS NOT NULL",
     "CREATE INDEX runs_ended ON runs (ended_at) WHERE ended_at IS NOT NULL",
     RUN_GROUPS,
     "CREATE INDEX run_groups_by_task_group ON run_groups (task_group)",
@@ -144,8 +148,10 @@ STATEMENTS: tuple[str, ...] = (
     STEP_OF_TASKS,
     "CREATE TRIGGER open_task_of_step_ended AFTER DELETE ON open_task"
     " FOR EACH ROW WHEN (OLD.step_id IS NOT NULL) EXECUTE FUNCTION note_ended_task_of_step()",
+    POKES,
 )
-"""In this order, one statement each. The tasks, which are in use, come last: claims wait from their lock on."""
+"""In this order, one statement each. Tables that are in use come last, since claims wait from their locks on:
+first the tasks, then the outbox, as in transactions that write both."""
 
 
 def upgrade() -> None:

@@ -1,5 +1,6 @@
 """The migrations form one line, and lock out no claim for long."""
 
+import hashlib
 import io
 import re
 from types import ModuleType
@@ -15,7 +16,7 @@ from mitosis.store.pg.concurrently import LOCK_TIMEOUT
 
 OF_THE_VERSION_BEFORE = ("0001", "0002", "0003")
 """No database in use is older than these."""
-ALTER_MUCH_TOGETHER = ("0004", "0005")
+ALTER_MUCH_TOGETHER = ("0004", "0005", "0011")
 """They were released before the rule."""
 CREATED_TABLE = re.compile(r"CREATE TABLE (\w+)")
 ALTERED_TABLE = re.compile(r"(?:ALTER TABLE (?:ONLY )?|DELETE ON )(\w+)")
@@ -50,6 +51,25 @@ def statements(module: ModuleType) -> list[str]:
     return [text.strip() for text in written.getvalue().split(";\n") if text.strip()]
 
 
+DIGESTS = {
+    "0001": "3fdb92a3b643",
+    "0002": "5cd7dd42dca7",
+    "0003": "73313777907d",
+    "0004": "5022f3d596ed",
+    "0005": "04a4d7fb407b",
+    "0006": "919794783a57",
+    "0006b": "9c80e74a297a",
+    "0007": "d3d570bfbc36",
+    "0008": "fc97d5082254",
+    "0009": "2879fb8a2def",
+    "0009b": "a5ab6e952a35",
+    "0010": "3ea2a0d87921",
+    "0011": "62ebca9b18a8",
+    "0011b": "9e4ec859c228",
+    "0011c": "e1812ee91a0a",
+}
+"""Of the statements of each released migration. It is never changed, as databases have executed it."""
+
 LATER = {
     script.revision: statements(script.module)
     for script in migrations().walk_revisions()
@@ -61,6 +81,17 @@ def test_there_is_one_head_and_one_base() -> None:
     script = migrations()
     assert len(script.get_heads()) == 1
     assert len(script.get_bases()) == 1
+
+
+def test_a_released_migration_is_never_changed() -> None:
+    """A database that has executed it would lack what the change adds, and no one would say so."""
+    now = {
+        script.revision: hashlib.sha256("".join(statements(script.module)).encode()).hexdigest()[
+            :12
+        ]
+        for script in migrations().walk_revisions()
+    }
+    assert now == DIGESTS
 
 
 def faults(revision: str) -> list[str]:

@@ -41,6 +41,9 @@ CHUNK = 10_000
 """Up to so many tasks are created by one transaction, and fewer while that locks task groups for long."""
 LEAST = 100
 """So few that more transactions would cost more than they spare."""
+KEPT_FOR_EACH = 4
+"""So many tasks of an earlier run are looked at for each that may be created: a run with few open tasks has a
+turn for each that ends."""
 CHUNK_BYTES = 8_000_000
 """And about so many bytes of them as JSON: one task more may begin below it."""
 SMALL_WINDOW = 32
@@ -178,10 +181,10 @@ class Creation:
         """Return the next tasks of a step. What cannot be rendered ends it."""
         loaded = self.loaded
         stop = step.created + may_create(loaded.definition, step, loaded.by_name)
-        kept = await self._kept(step, step.created, min(stop, step.created + CHUNK))
+        stop = min(stop, step.created + min(CHUNK, max(KEPT_FOR_EACH * count, LEAST)))
+        kept = await self._kept(step, step.created, stop)
         if not kept:
             stop = min(stop, step.created + count)
-        stop = min(stop, step.created + CHUNK)
         wanted = [index for index in range(step.created, stop) if index not in kept]
         try:
             values = await self._values(step)

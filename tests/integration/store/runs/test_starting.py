@@ -15,7 +15,7 @@ from mitosis.contracts.errors import (
 from mitosis.contracts.lifecycle import StepState
 from mitosis.contracts.runs import CancelRun, RerunRun
 from mitosis.jobs.reading import definition_of
-from mitosis.store.runs import advance
+from mitosis.store.runs import advance, creating
 from mitosis.store.runs.starting import NewRun, kept_steps, rerun, start_run
 from mitosis.store.runs.stopping import cancel_run, delete_run
 from mitosis.store.users.accounts import create_user
@@ -137,10 +137,12 @@ async def test_a_rerun_takes_over_what_has_succeeded(database: str) -> None:
         assert (view.state, view.steps[0].taken_from) == ("success", run), "nothing is left to do"
 
 
+@pytest.mark.parametrize("window", [{"CHUNK": 4}, {"LEAST": 1, "KEPT_FOR_EACH": 1}])
 async def test_a_rerun_repeats_only_the_tasks_of_an_array_that_have_not_succeeded(
-    database: str, monkeypatch: pytest.MonkeyPatch
+    database: str, monkeypatch: pytest.MonkeyPatch, window: dict[str, int]
 ) -> None:
-    monkeypatch.setattr("mitosis.store.runs.creating.CHUNK", 4)
+    for name, number in window.items():
+        monkeypatch.setattr(creating, name, number)
     steps = {
         "a": command("a", "{{ task.index }}", count=10),
         "b": command("b", "{{ task.index }}", after={"a": "each"}),
