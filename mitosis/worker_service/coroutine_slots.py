@@ -1,7 +1,8 @@
 """The asyncio slots of a worker service whose handlers are all `async def`: claims, runs and reports.
 
-A coroutine that goes on after its cancel and its grace cannot be killed. It is reported as cancelled, and
-its slot stays taken until it ends.
+A coroutine that goes on after its cancel or timeout and its grace cannot be killed. It is reported as it
+would have ended, and its slot stays taken until it ends. If it blocks its event loop then, no other handler
+of the process can go on: the process ends, and gives the others back.
 """
 
 import asyncio
@@ -27,8 +28,10 @@ from mitosis.execution.session import HANG_MARGIN_SECONDS
 from mitosis.ipc.messages import RunTask
 from mitosis.worker.report import Ended, encode_report
 from mitosis.worker_service.attempts import Groups
-from mitosis.worker_service.coroutines import CoroutineThread, HandlerRun
+from mitosis.worker_service.coroutines import CoroutineThread, HandlerRun, timeout_text
 
+BLOCKED_SECONDS = 10.0
+"""An event loop that a handler has blocked for so long after its end was reported is given up."""
 log = logging.getLogger(__name__)
 
 _spec = msgspec.json.Decoder(RunSpec)
@@ -68,6 +71,8 @@ class CoroutineSlots:
             room: waits until there is room for what more tasks would bring.
         """
         self.over = asyncio.Event()
+        self.blocked = False
+        """Whether a handler that goes on after its end blocks all others."""
         self._api, self._reporter, self._groups = api, reporter, groups
         self._thread, self._room = thread, room
         self._free = list(range(slots))
@@ -147,8 +152,13 @@ class CoroutineSlots:
         def ended(how: Ended) -> None:
             self._loop.call_soon_threadsafe(self._ended, key, how)
 
-        run = self._thread.run(key, _spec.decode(claimed.spec), ended)
-        self._taken[key] = _Slot(self._free.pop(), task, run)
+        spec = _spec.decode(claimed.spec)
+        slot = _Slot(self._free.pop(), task, self._thread.run(key, spec, ended))
+        self._taken[key] = slot
+        if (seconds := spec.timeout_seconds) is not None:
+            how = Ended(kind=FailureKind.TIMEOUT, message=timeout_text(seconds))
+            latest = seconds + spec.kill_grace_seconds + HANG_MARGIN_SECONDS
+            self._loop.call_later(latest, self._give_up, slot, how)
 
     def _ended(self, key: AttemptKey, how: Ended) -> None:
         slot = self._taken.pop(key)
@@ -172,14 +182,26 @@ class CoroutineSlots:
         if slot is None or slot.run.cancelled_for is not None:
             return
         slot.run.cancel(text)
-        self._loop.call_later(grace_seconds + HANG_MARGIN_SECONDS, self._give_up, key, text)
+        how = Ended(kind=FailureKind.CANCELLED, message=text)
+        self._loop.call_later(grace_seconds + HANG_MARGIN_SECONDS, self._give_up, slot, how)
 
-    def _give_up(self, key: AttemptKey, text: str) -> None:
-        slot = self._taken.get(key)
-        if slot is not None and not slot.settled:
-            log.warning("handler.goes_on", extra={"task_id": key.task_id, "attempt": key.attempt})
-            message = f"{text}; the handler went on"
-            self._report(slot, Ended(kind=FailureKind.CANCELLED, message=message))
+    def _give_up(self, slot: _Slot, how: Ended) -> None:
+        """Report what should have ended, if it has not."""
+        key = slot.task.key
+        if slot.settled or self._taken.get(key) is not slot:
+            return
+        log.warning("handler.goes_on", extra={"task_id": key.task_id, "attempt": key.attempt})
+        how.message = f"{how.message}; the handler went on"
+        self._report(slot, how)
+        self._thread.call_if_blocked(BLOCKED_SECONDS, self._end_blocked)
+
+    def _end_blocked(self) -> None:
+        if not self._closed:
+            log.error("handlers.blocked", extra={"seconds": BLOCKED_SECONDS})
+            self.blocked = True
+            self._end()
+            self._give_back()
+            self.over.set()
 
     def _stop(self, event: Stop) -> None:
         self._end()

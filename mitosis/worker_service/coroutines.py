@@ -1,10 +1,12 @@
 """Executes `async def` handlers in one event loop, which has a thread of its own.
 
-So a handler that blocks delays other handlers, not the heartbeats of the process.
+So a handler that blocks delays other handlers, not the heartbeats of the process. One that ends the loop, by
+``sys.exit()`` in a task of its own or by ``loop.stop()``, ends nothing else: the loop runs again.
 """
 
 import asyncio
 import inspect
+import logging
 import shutil
 import threading
 import time
@@ -21,6 +23,7 @@ from mitosis.worker.report import Ended, ResultError, encode_result
 
 Function = Callable[..., Awaitable[Any]]
 CLOSE_SECONDS = 5.0
+log = logging.getLogger(__name__)
 
 
 def are_coroutines(functions: Mapping[str, Callable[..., object]]) -> bool:
@@ -30,12 +33,18 @@ def are_coroutines(functions: Mapping[str, Callable[..., object]]) -> bool:
     )
 
 
+def timeout_text(seconds: float | None) -> str:
+    """Return the message of a handler that ran longer than this."""
+    return f"ran longer than its timeout of {seconds:g} s"
+
+
 class HandlerRun:
     """One call of a handler."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.cancelled_for: str | None = None
         """Why it is cancelled, if it is."""
+        self.is_over = False
         self.task: asyncio.Task[None] | None = None
         self._loop = loop
 
@@ -64,6 +73,7 @@ class CoroutineThread:
         self._scratch = scratch
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="handlers", daemon=True)
+        self._closing = False
 
     def start(self) -> None:
         self._thread.start()
@@ -72,15 +82,20 @@ class CoroutineThread:
         """Call a handler; ``ended`` is called once, in the thread of the handlers."""
         run = HandlerRun(self._loop)
 
+        def end(how: Ended) -> None:
+            if not run.is_over:  # a handler that cancels all tasks of its loop ends twice
+                run.is_over = True
+                ended(how)
+
         async def execute() -> None:
-            ended(await self._execute(run, key, spec))
+            end(await self._execute(run, key, spec))
 
         def is_over(task: asyncio.Task[None]) -> None:
             if task.cancelled():  # before its first step: nothing of it has run
                 now, why = time.time(), run.cancelled_for or "cancelled"
                 how = Ended(kind=FailureKind.CANCELLED, message=why)
                 how.started_at = how.finished_at = now
-                ended(how)
+                end(how)
 
         def begin() -> None:
             run.task = self._loop.create_task(execute())
@@ -89,14 +104,28 @@ class CoroutineThread:
         self._loop.call_soon_threadsafe(begin)
         return run
 
+    def call_if_blocked(self, seconds: float, call: Callable[[], object]) -> None:
+        """Call this in the running loop unless the thread of the handlers answers within ``seconds``."""
+        ours = asyncio.get_running_loop()
+        later = ours.call_later(seconds, call)
+        self._loop.call_soon_threadsafe(ours.call_soon_threadsafe, later.cancel)
+
     def close(self) -> None:
         """Stop the loop; a handler that blocks it is left behind."""
+        self._closing = True
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(CLOSE_SECONDS)
 
     def _serve(self) -> None:
-        self._loop.run_forever()
+        while not self._closing:
+            try:
+                self._loop.run_forever()
+            except (SystemExit, KeyboardInterrupt) as error:  # asyncio lets both through
+                log.warning("handler.stopped_loop", extra={"reason": repr(error)})
+            else:
+                if not self._closing:
+                    log.warning("handler.stopped_loop", extra={"reason": "loop.stop()"})
         for task in asyncio.all_tasks(self._loop):
             task.cancel()
         self._loop.run_until_complete(asyncio.sleep(0))
@@ -129,8 +158,7 @@ class CoroutineThread:
             if run.cancelled_for is not None:
                 return Ended(kind=FailureKind.CANCELLED, message=run.cancelled_for)
             if limit.expired():
-                text = f"ran longer than its timeout of {spec.timeout_seconds:g} s"
-                return Ended(kind=FailureKind.TIMEOUT, message=text)
+                return Ended(kind=FailureKind.TIMEOUT, message=timeout_text(spec.timeout_seconds))
             return Ended(
                 kind=FailureKind.HANDLER_ERROR,
                 message="".join(traceback.format_exception_only(error)).strip(),

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from mitosis.client.service_api import ServiceApi
 from mitosis.concurrency import cancel_and_wait, race, within
 from mitosis.contracts.attempt import AttemptKey
-from mitosis.contracts.errors import ConfigurationError, MitosisError
+from mitosis.contracts.errors import ConfigurationError, MitosisError, Unavailable
 from mitosis.contracts.variables import without_settings
 from mitosis.contracts.worker_services import WorkerGoodbye
 from mitosis.execution.disk import DiskRoom
@@ -115,7 +115,7 @@ class Service:
         self._link.connect(self._registration, self._reporter, lambda: self.slots.held)
         self._stop = asyncio.Event()
         self._kill = asyncio.Event()
-        self._lack: str | None = None
+        self._lack: MitosisError | None = None
         """Why this process cannot work."""
 
     def stop(self) -> None:
@@ -133,7 +133,7 @@ class Service:
         """Work until :meth:`stop`.
 
         Raises:
-            MitosisError: the API refuses this process.
+            MitosisError: the API refuses this process, or a handler blocks all others.
         """
         try:
             if await self._work():
@@ -141,7 +141,7 @@ class Service:
         finally:
             self._api.close()
         if self._lack is not None:
-            raise ConfigurationError(self._lack)
+            raise self._lack
 
     async def _work(self) -> bool:
         """Work until :meth:`stop`; return whether a goodbye may give back what the API counts as held."""
@@ -195,9 +195,12 @@ class Service:
         self._contact.look_now()
 
     async def _refused(self) -> None:
-        """Wait until the session ends by itself: the API refuses to give it tasks."""
+        """Wait until the session ends by itself: the API refuses it, or no handler can go on."""
         await self.slots.over.wait()
-        self._lack = "the API gives this process no tasks (claim.refused)"
+        if isinstance(self.slots, CoroutineSlots) and self.slots.blocked:
+            self._lack = Unavailable("a handler that has not ended in time blocks all others")
+        else:
+            self._lack = ConfigurationError("the API gives this process no tasks (claim.refused)")
 
     async def _room(self) -> None:
         """Wait until disk and reporter have room for what more tasks would bring."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -256,6 +257,124 @@ async def test_a_cancel_before_the_first_step_of_a_handler_frees_its_slot(tmp_pa
         it.submit("wait", task_id=21)
         it.submit("wait", task_id=22)
         await it.reported(4)
+
+
+async def _exits() -> None:
+    sys.exit(1)
+
+
+async def _exits_in_a_task() -> None:
+    await asyncio.gather(_exits(), asyncio.sleep(0.01))
+
+
+async def _interrupts_in_a_task() -> None:
+    async def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    await asyncio.create_task(interrupt())
+
+
+async def _exits_in_a_callback() -> None:
+    asyncio.get_running_loop().call_soon(sys.exit, 1)
+    await asyncio.sleep(0.01)
+
+
+async def _stops_its_loop() -> None:
+    asyncio.get_running_loop().stop()
+    await asyncio.sleep(0.01)
+
+
+async def _cancels_all() -> None:
+    for task in asyncio.all_tasks():
+        task.cancel()
+
+
+@pytest.mark.parametrize(
+    ("end_it", "outcome"),
+    [
+        (_exits, "failed"),
+        (_exits_in_a_task, "failed"),
+        (_interrupts_in_a_task, "failed"),
+        (_exits_in_a_callback, "succeeded"),
+        (_stops_its_loop, "succeeded"),
+    ],
+)
+async def test_a_handler_that_ends_its_event_loop_ends_no_other(
+    tmp_path: Path, end_it: Callable[[], Awaitable[None]], outcome: str
+) -> None:
+    gate = Gate()
+
+    async def slow() -> None:
+        await asyncio.Event().wait()
+
+    async with stage(tmp_path, count=3, end_it=end_it, wait=gate.wait, slow=slow) as it:
+        it.submit("wait", task_id=1)
+        it.submit("slow", task_id=2, timeout_seconds=0.05)
+        await wait_until_async(lambda: gate.inside == 1)
+        it.submit("end_it", task_id=3)
+        await it.reported(2)
+        gate.open.set()
+        await it.reported(3)
+        it.submit("end_it", task_id=4)
+        it.submit("wait", task_id=5)
+        found = {one.task_id: one.kind or one.outcome for one in await it.reported(5)}
+        ended = "handler_error" if outcome == "failed" else outcome
+        assert found == {1: "succeeded", 2: "timeout", 3: ended, 4: ended, 5: "succeeded"}
+        it.slots.handle(Stop())
+        await it.slots.over.wait()
+
+
+async def test_each_attempt_that_a_handler_cancels_is_reported_once(tmp_path: Path) -> None:
+    gate = Gate()
+    lost: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, it: lost.append(str(it)))
+    async with stage(tmp_path, cancels=_cancels_all, wait=gate.wait) as it:
+        it.submit("wait", task_id=1)
+        await wait_until_async(lambda: gate.inside == 1)
+        it.submit("cancels", task_id=2)
+        await it.reported(2)
+        gate.open.set()
+        it.submit("wait", task_id=3)
+        it.submit("wait", task_id=4)
+        await it.reported(4)
+        assert sorted(one.task_id for one in it.reports) == [1, 2, 3, 4]
+    assert lost == []
+
+
+async def test_a_timeout_holds_for_a_handler_that_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coroutine_slots, "HANG_MARGIN_SECONDS", 0.01)
+    gate = Gate()
+    async with stage(tmp_path, deaf=gate.deaf, wait=gate.wait) as it:
+        it.submit("deaf", timeout_seconds=0.02, kill_grace_seconds=0)
+        (report,) = await it.reported()
+        text = "ran longer than its timeout of 0.02 s; the handler went on"
+        assert (report.kind, detail(report)["message"]) == ("timeout", text)
+        gate.open.set()
+        it.submit("wait", task_id=12)
+        await it.reported(2)
+        assert not it.slots.over.is_set()
+
+
+async def test_a_handler_that_blocks_all_others_after_its_end_ends_the_slots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coroutine_slots, "HANG_MARGIN_SECONDS", 0.01)
+    monkeypatch.setattr(coroutine_slots, "BLOCKED_SECONDS", 0.05)
+    gate, ended = Gate(), list[int]()
+
+    async def block() -> None:
+        ended.append(await gate.block())
+
+    async with stage(tmp_path, block=block, wait=gate.wait) as it:
+        it.submit("wait", task_id=1)
+        await wait_until_async(lambda: gate.inside == 1)
+        it.submit("block", task_id=2, timeout_seconds=0.02, kill_grace_seconds=0)
+        await it.slots.over.wait()
+        assert (it.slots.blocked, ended) == (True, [])
+        assert [(one.task_id, one.kind) for one in it.reports] == [(2, "timeout")]
+        gate.open.set()
 
 
 async def test_a_stop_finishes_what_runs_and_claims_nothing_more(tmp_path: Path) -> None:
