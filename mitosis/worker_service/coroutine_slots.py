@@ -2,7 +2,8 @@
 
 A coroutine that goes on after its cancel or timeout and its grace cannot be killed. It is reported as it
 would have ended, and its slot stays taken until it ends. If it blocks its event loop then, no other handler
-of the process can go on: the process ends, and gives the others back.
+of the process can go on: the process ends, and gives the others back. If the event loop itself is lost, which
+handler did it is unknown: the process ends without a goodbye, so what it held counts as lost with it.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ from mitosis.execution.session import HANG_MARGIN_SECONDS
 from mitosis.ipc.messages import RunTask
 from mitosis.worker.report import Ended, encode_report
 from mitosis.worker_service.attempts import Groups
-from mitosis.worker_service.coroutines import CoroutineThread, HandlerRun, timeout_text
+from mitosis.worker_service.coroutines import CoroutineThread, HandlerRun, call_soon, timeout_text
 
 BLOCKED_SECONDS = 10.0
 """An event loop that a handler has blocked for so long after its end was reported is given up."""
@@ -73,6 +74,8 @@ class CoroutineSlots:
         self.over = asyncio.Event()
         self.blocked = False
         """Whether a handler that goes on after its end blocks all others."""
+        self.lost = False
+        """Whether the event loop of the handlers cannot run any more."""
         self._api, self._reporter, self._groups = api, reporter, groups
         self._thread, self._room = thread, room
         self._free = list(range(slots))
@@ -88,7 +91,7 @@ class CoroutineSlots:
         return [key for key, slot in self._taken.items() if not slot.settled]
 
     def start(self) -> None:
-        self._thread.start()
+        self._thread.start(partial(call_soon, self._loop, self._end_lost))
         self._claiming = self._loop.create_task(self._claim_for_ever())
 
     def handle(self, event: Event) -> None:
@@ -199,9 +202,16 @@ class CoroutineSlots:
         if not self._closed:
             log.error("handlers.blocked", extra={"seconds": BLOCKED_SECONDS})
             self.blocked = True
-            self._end()
-            self._give_back()
-            self.over.set()
+            self._end_at_once()
+
+    def _end_lost(self) -> None:
+        self.lost = True
+        self._end_at_once()
+
+    def _end_at_once(self) -> None:
+        self._end()
+        self._give_back()
+        self.over.set()
 
     def _stop(self, event: Stop) -> None:
         self._end()

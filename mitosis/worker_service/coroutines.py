@@ -1,7 +1,8 @@
 """Executes `async def` handlers in one event loop, which has a thread of its own.
 
 So a handler that blocks delays other handlers, not the heartbeats of the process. One that ends the loop, by
-``sys.exit()`` in a task of its own or by ``loop.stop()``, ends nothing else: the loop runs again.
+``sys.exit()`` in a task of its own or by ``loop.stop()``, ends nothing else: the loop runs again. A loop that
+cannot run again, as one that is closed, is reported to the caller of :meth:`CoroutineThread.start`.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ import threading
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,14 @@ def timeout_text(seconds: float | None) -> str:
     return f"ran longer than its timeout of {seconds:g} s"
 
 
+def call_soon(
+    loop: asyncio.AbstractEventLoop, call: Callable[..., object], *arguments: object
+) -> None:
+    """Call this in the loop, from any thread; never if it is closed, which its thread reports."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(call, *arguments)
+
+
 class HandlerRun:
     """One call of a handler."""
 
@@ -52,7 +62,7 @@ class HandlerRun:
         """Cancel the coroutine, from any thread. Another call changes nothing."""
         if self.cancelled_for is None:
             self.cancelled_for = message
-            self._loop.call_soon_threadsafe(self._cancel)
+            call_soon(self._loop, self._cancel)
 
     def _cancel(self) -> None:
         if self.task is not None:
@@ -72,10 +82,14 @@ class CoroutineThread:
         self._functions = functions
         self._scratch = scratch
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._serve, name="handlers", daemon=True)
+        self._thread: threading.Thread | None = None
         self._closing = False
 
-    def start(self) -> None:
+    def start(self, lost: Callable[[], object]) -> None:
+        """Start the thread; ``lost`` is called in it if the loop cannot run any more."""
+        self._thread = threading.Thread(
+            target=self._serve, args=(lost,), name="handlers", daemon=True
+        )
         self._thread.start()
 
     def run(self, key: AttemptKey, spec: RunSpec, ended: Callable[[Ended], None]) -> HandlerRun:
@@ -101,28 +115,32 @@ class CoroutineThread:
             run.task = self._loop.create_task(execute())
             run.task.add_done_callback(is_over)
 
-        self._loop.call_soon_threadsafe(begin)
+        call_soon(self._loop, begin)
         return run
 
     def call_if_blocked(self, seconds: float, call: Callable[[], object]) -> None:
         """Call this in the running loop unless the thread of the handlers answers within ``seconds``."""
         ours = asyncio.get_running_loop()
         later = ours.call_later(seconds, call)
-        self._loop.call_soon_threadsafe(ours.call_soon_threadsafe, later.cancel)
+        call_soon(self._loop, call_soon, ours, later.cancel)
 
     def close(self) -> None:
         """Stop the loop; a handler that blocks it is left behind."""
         self._closing = True
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._loop.stop)
+        if self._thread is not None and self._thread.is_alive():
+            call_soon(self._loop, self._loop.stop)
             self._thread.join(CLOSE_SECONDS)
 
-    def _serve(self) -> None:
+    def _serve(self, lost: Callable[[], object]) -> None:
         while not self._closing:
             try:
                 self._loop.run_forever()
             except (SystemExit, KeyboardInterrupt) as error:  # asyncio lets both through
                 log.warning("handler.stopped_loop", extra={"reason": repr(error)})
+            except Exception as error:  # noqa: BLE001 - closed, or its descriptors are
+                log.error("handlers.lost", extra={"reason": repr(error)})  # noqa: TRY400
+                lost()
+                return
             else:
                 if not self._closing:
                     log.warning("handler.stopped_loop", extra={"reason": "loop.stop()"})
@@ -159,9 +177,12 @@ class CoroutineThread:
                 return Ended(kind=FailureKind.CANCELLED, message=run.cancelled_for)
             if limit.expired():
                 return Ended(kind=FailureKind.TIMEOUT, message=timeout_text(spec.timeout_seconds))
+            message = "".join(traceback.format_exception_only(error)).strip()
+            if isinstance(error, SystemExit):  # as the worker of an agent says it
+                message = f"called sys.exit({error.code!r})"
             return Ended(
                 kind=FailureKind.HANDLER_ERROR,
-                message="".join(traceback.format_exception_only(error)).strip(),
+                message=message,
                 traceback="".join(traceback.format_exception(error)),
             )
 

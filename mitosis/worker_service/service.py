@@ -136,7 +136,7 @@ class Service:
             MitosisError: the API refuses this process, or a handler blocks all others.
         """
         try:
-            if await self._work():
+            if await self._work() and not self._has_lost_handlers():
                 await self._say_goodbye()
         finally:
             self._api.close()
@@ -199,8 +199,14 @@ class Service:
         await self.slots.over.wait()
         if isinstance(self.slots, CoroutineSlots) and self.slots.blocked:
             self._lack = Unavailable("a handler that has not ended in time blocks all others")
+        elif self._has_lost_handlers():
+            self._lack = Unavailable("a handler has closed the event loop of all handlers")
         else:
             self._lack = ConfigurationError("the API gives this process no tasks (claim.refused)")
+
+    def _has_lost_handlers(self) -> bool:
+        """Return whether what ran is lost as in a crash: no goodbye may give it back at no charge."""
+        return isinstance(self.slots, CoroutineSlots) and self.slots.lost
 
     async def _room(self) -> None:
         """Wait until disk and reporter have room for what more tasks would bring."""

@@ -320,8 +320,36 @@ async def test_a_handler_that_ends_its_event_loop_ends_no_other(
         found = {one.task_id: one.kind or one.outcome for one in await it.reported(5)}
         ended = "handler_error" if outcome == "failed" else outcome
         assert found == {1: "succeeded", 2: "timeout", 3: ended, 4: ended, 5: "succeeded"}
+        said = {detail(one)["message"] for one in it.reports if one.kind == ended}
+        assert said <= {"called sys.exit(1)", "KeyboardInterrupt"}
         it.slots.handle(Stop())
         await it.slots.over.wait()
+
+
+async def _closes_its_selector() -> None:
+    asyncio.get_running_loop()._selector.close()  # type: ignore[attr-defined]
+    await asyncio.Event().wait()
+
+
+async def _closes_its_loop() -> None:
+    loop = asyncio.get_running_loop()
+    loop.run_forever = loop.close  # type: ignore[method-assign]
+    loop.stop()
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("end_it", [_closes_its_selector, _closes_its_loop])
+async def test_a_lost_event_loop_ends_the_slots_without_reports(
+    tmp_path: Path, end_it: Callable[[], Awaitable[None]]
+) -> None:
+    gate = Gate()
+    async with stage(tmp_path, count=3, end_it=end_it, wait=gate.wait) as it:
+        it.submit("wait", task_id=1)
+        await wait_until_async(lambda: gate.inside == 1)
+        it.submit("end_it", task_id=2)
+        await it.slots.over.wait()
+        it.slots.handle(StopsOrdered((StopOrder(task_id=1, attempt=1, grace_seconds=0.0),)))
+        assert (it.slots.lost, it.slots.blocked, it.reports) == (True, False, [])
 
 
 async def test_each_attempt_that_a_handler_cancels_is_reported_once(tmp_path: Path) -> None:
