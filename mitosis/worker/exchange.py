@@ -3,11 +3,16 @@
 import base64
 import json
 import os
+from collections import Counter
+from typing import Any
 
+from mitosis.contracts.json_depth import too_deep_text
 from mitosis.contracts.outcome import FailureKind
 from mitosis.worker.command import Streams
 from mitosis.worker.output import Tail, end_of, memory_file
 from mitosis.worker.report import MAX_RESULT_BYTES, Ended, ResultError, encode_result
+
+_WHAT = "what the command wrote to standard output"
 
 
 class Exchange:
@@ -58,12 +63,20 @@ def _result(output: Tail) -> bytes | None:
     if not output.text.strip() and output.exact is None:
         return None
     try:
-        value = json.loads(_bytes(output))
-    except (ValueError, RecursionError) as error:
-        raise ResultError(
-            f"what the command wrote to standard output is not JSON: {error}"
-        ) from None
-    return encode_result(value)
+        value = json.loads(_bytes(output), object_pairs_hook=_distinct)
+    except RecursionError:
+        raise ResultError(f"{_WHAT} {too_deep_text()}") from None
+    except ValueError as error:
+        raise ResultError(f"{_WHAT} is not JSON: {error}") from None
+    return encode_result(value, _WHAT)
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        ((double, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise ResultError(f"{_WHAT} has the key {double!r:.100} twice in one object")
+    return found
 
 
 def _shortened(output: Tail, tail_bytes: int) -> Tail:

@@ -129,8 +129,8 @@ def encode_report(task: RunTask, ended: Ended, slot: int, cpus: tuple[int, ...])
     return EncodedReport(task.key, ended.started_at, ended.finished_at, _encoder.encode(report))
 
 
-def encode_result(value: Any) -> bytes:
-    """Encode the return value of a handler as JSON.
+def encode_result(value: Any, what: str = "the handler's result") -> bytes:
+    """Encode the return value of a handler as JSON; errors call it ``what``.
 
     Raises:
         ResultError: not JSON, not storable (NaN, NUL, lone surrogates, keys that JSON makes equal), nested
@@ -140,27 +140,25 @@ def encode_result(value: Any) -> bytes:
         data = json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
         clash = _clashing_key(value)
     except RecursionError:
-        raise ResultError(f"the handler's result {too_deep_text()}, or contains itself") from None
+        raise ResultError(f"{what} {too_deep_text()}, or contains itself") from None
     except UnicodeEncodeError:
         raise ResultError(
-            "the handler's result contains a lone surrogate, as in a file name that is not UTF-8"
+            f"{what} contains a lone surrogate, as in a file name that is not UTF-8"
         ) from None
     except (TypeError, ValueError) as error:
-        raise ResultError(f"the handler's result is not JSON: {error}") from None
+        raise ResultError(f"{what} is not JSON: {error}") from None
     if len(data) > MAX_RESULT_BYTES:
         raise ResultError(
-            f"the handler's result has {len(data):,} bytes of JSON; the limit is {MAX_RESULT_BYTES:,}"
+            f"{what} has {len(data):,} bytes of JSON; the limit is {MAX_RESULT_BYTES:,}"
         )
     if is_deeper(data):
         raise ResultError(
-            f"the handler's result {too_deep_text()}: return a flatter value, or the name of a file"
+            f"{what} {too_deep_text()}: return a flatter value, or the name of a file"
         )
     if _ESCAPED_NUL.search(data):
-        raise ResultError("the handler's result contains a NUL character, which cannot be stored")
+        raise ResultError(f"{what} contains a NUL character, which cannot be stored")
     if clash is not None:
-        raise ResultError(
-            f"the handler's result has two keys that are {clash!r} in JSON: use str keys"
-        )
+        raise ResultError(f"{what} has two keys that are {clash!r} in JSON: use str keys")
     return data
 
 
