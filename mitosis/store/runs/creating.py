@@ -57,6 +57,11 @@ class _Task:
 
 
 @dataclass(frozen=True, slots=True)
+class _Ending:
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class _Kept:
     index: int
     id: int
@@ -234,12 +239,20 @@ class Creation:
             except QueueFull as error:
                 step.reason = storable(waits_for_room(error))
             except (InvalidRequest, TooLarge, TaskGroupClosed, NotFound) as error:
-                step.stop("error", _refusal(error))
+                step.stop("error", _refusal(error) + await self._why_ended(step, error))
             except psycopg.DataError as error:
                 step.stop("error", f"a value cannot be stored: {error}")
         if not is_created:
             step.created = chunk.start
         return is_created
+
+    async def _why_ended(self, step: StepProgress, error: MitosisError) -> str:
+        """Return why others ended the task group that refuses a step, as a failed setup; "" if unknown."""
+        if not isinstance(error, TaskGroupClosed):
+            return ""
+        given = {"group": step.task_group}
+        found = await fetch_one(self.connection, _Ending, SQL["why_ended"], given)
+        return "" if found is None else f": {found.reason}"
 
     async def _submit(self, chunk: _Chunk) -> Sequence[int]:
         step, tasks = chunk.step, chunk.tasks

@@ -3,6 +3,11 @@
 -- name: add_tasks
 INSERT INTO step_tasks (step_id, start, task_ids) VALUES (%(step)s, %(start)s, %(ids)s::bigint[])
 
+-- name: why_ended
+SELECT v.reason FROM task_groups AS g JOIN group_live AS v ON v.group_id = g.id
+ WHERE g.uuid = %(group)s AND v.reason IS NOT NULL
+   AND (v.state = 'cancelled' OR v.kill_running OR v.setup_failed)
+
 -- name: tasks_between
 -- The tasks of a step with these indexes, in their order. No row has more than a chunk.
 SELECT t.id

@@ -82,6 +82,7 @@ async def test_a_setup_that_fails_on_every_host_fails_the_steps_of_its_group(
         "a": command("a", count=2),
         "b": command("b", after="a"),
         "c": command("c", after={"a": "always"}, group="other"),
+        "d": command("d", after={"b": "always"}),
     }
     groups = {
         "main": {"setup": {"command": ["prepare"]}, "tags": ["x"]},
@@ -98,12 +99,21 @@ async def test_a_setup_that_fails_on_every_host_fails_the_steps_of_its_group(
         await r.w.control.end_after_failed_setups(group)
         await r.w.discard_all(group)
         await r.carry_on()
-        assert await r.states(run) == {"a": "failed", "b": "skipped", "c": "running"}
+        assert await r.states(run) == {
+            "a": "failed",
+            "b": "skipped",
+            "c": "running",
+            "d": "failed",
+        }
         (step, *_) = (await r.view(run)).steps
         assert step.cancelled == 2
         assert "setup failed on host: exit code 3" in str(step.reason)
         await r.finish()
-        assert (await r.view(run)).state == "failed"
+        view = await r.view(run)
+        assert view.state == "failed"
+        cleanup = str(next(one.reason for one in view.steps if one.name == "d"))
+        assert cleanup.startswith("task_group_closed: ")
+        assert cleanup.endswith(": setup failed on host: exit code 3")
 
 
 @pytest.mark.parametrize("verb", [Cancel(reason="not now"), Close()], ids=["cancel", "close"])
