@@ -25,6 +25,7 @@ class HandlerPlace:
         self._streams = streams
         self._own_fds = tuple(os.dup(fd) for fd in (0, 1, 2))
         self._python_streams = sys.stdin, sys.stdout, sys.stderr
+        self._text = [(stream.encoding, stream.errors) for stream in self._python_streams[1:]]
         self._environment = ProcessEnvironment()
         self.keeping_changes = self._environment.keeping_changes
 
@@ -46,8 +47,8 @@ class HandlerPlace:
                 os.dup2(own, fd)
             self._python_streams = (
                 self._python_streams[0],
-                _usable(self._python_streams[1], 1),
-                _usable(self._python_streams[2], 2),
+                _usable(self._python_streams[1], 1, *self._text[0]),
+                _usable(self._python_streams[2], 2, *self._text[1]),
             )
             sys.stdin, sys.stdout, sys.stderr = self._python_streams
             self._environment.leave()
@@ -78,8 +79,15 @@ def _by_line(stream: TextIO) -> None:
         stream.reconfigure(line_buffering=True)
 
 
-def _usable(stream: TextIO, fd: int) -> TextIO:
-    """Return the stream, or a new one if the handler closed it."""
-    if stream is None or not stream.closed:
+def _usable(stream: TextIO, fd: int, encoding: str, errors: str | None) -> TextIO:
+    """Return the stream, with its first encoding, or a new one if the handler closed it."""
+    if stream is None:
         return stream
-    return open(fd, "w", buffering=1, closefd=False)
+    if stream.closed:
+        return open(fd, "w", buffering=1, encoding=encoding, errors=errors, closefd=False)
+    if isinstance(stream, io.TextIOWrapper) and (stream.encoding, stream.errors) != (
+        encoding,
+        errors,
+    ):
+        stream.reconfigure(encoding=encoding, errors=errors)
+    return stream

@@ -17,6 +17,7 @@ import resource
 import signal
 import socket
 import sys
+import threading
 import time
 from _locale import LC_ALL, setlocale
 from _signal import getitimer, getsignal, pthread_sigmask  # type: ignore[import-not-found] # the wrappers of signal cost more
@@ -25,6 +26,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial, wraps
 from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 _THOROUGH_AFTER_SECONDS = 0.001
@@ -43,6 +45,7 @@ _CLOCKS = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "slee
 _clocks = attrgetter(*_CLOCKS)
 _MOST_FILES_LEFT = 64
 """So many open files may a handler keep, as in a pool of connections."""
+_NAMESPACES = tuple(sorted(map(str, Path("/proc/self/ns").glob("*"))))
 _PR_GET_PDEATHSIG, _PR_GET_DUMPABLE, _PR_GET_TIMERSLACK, _PR_GET_CHILD_SUBREAPER = 2, 3, 30, 37
 """Source: the kernel's uapi header of prctl(2)."""
 
@@ -86,13 +89,21 @@ def _set_policy(policy: int) -> None:
     os.sched_setscheduler(0, policy, os.sched_param(0))
 
 
-def _set_hooks(hooks: tuple[Any, Any]) -> None:
-    sys.excepthook, sys.unraisablehook = hooks
+def _set_hooks(hooks: tuple[Any, Any, Any]) -> None:
+    sys.excepthook, sys.unraisablehook, threading.excepthook = hooks
 
 
 def _set_clocks(functions: tuple[Any, ...]) -> None:
     for name, function in zip(_CLOCKS, functions, strict=True):
         setattr(time, name, function)
+
+
+def _namespace(path: str) -> str:
+    """Return which one it is; one for children that has none yet has no name."""
+    try:
+        return os.readlink(path)  # noqa: PTH115 - a hot path
+    except OSError:
+        return ""
 
 
 def _lowest_free_descriptor() -> int:
@@ -173,7 +184,9 @@ class ProcessState:
             self._touched, self._thorough_at = False, now + _THOROUGH_EVERY_SECONDS
             left += self._put_back_limits()
             if self._read_rest() != self._rest:
-                left.append("another user, root folder, capability, ignored signal or attribute")
+                left.append(
+                    "another user, root folder, namespace, capability, ignored signal or attribute"
+                )
         return ", ".join(left) or None
 
     def raise_file_limit(self) -> None:
@@ -218,7 +231,7 @@ class ProcessState:
             socket.getdefaulttimeout(),
             _clocks(time),
             sys.get_int_max_str_digits(),
-            (sys.excepthook, sys.unraisablehook),
+            (sys.excepthook, sys.unraisablehook, threading.excepthook),
             os.sched_getscheduler(0),
         )
 
@@ -227,9 +240,9 @@ class ProcessState:
         return self._mask.raw
 
     def _read_rest(self) -> tuple[Any, ...]:
-        """Return identity, root folder, ignored and blocked signals, capabilities, seccomp, NUMA nodes.
+        """Return identity, root folder, namespaces, signals, capabilities, seccomp, NUMA nodes, attributes.
 
-        Source: proc_pid_status(5).
+        Source: proc_pid_status(5), namespaces(7).
         """
         text = os.pread(self._status_fd, 8192, 0)
         root = os.stat("/")  # noqa: PTH116 - a hot path
@@ -237,7 +250,8 @@ class ProcessState:
         groups = text[text.find(b"Groups:") : text.find(b"VmPeak:")]
         signals = text[text.find(b"SigBlk:") : text.find(b"SigCgt:")]
         rights = text[text.find(b"CapInh:") : text.find(b"voluntary_ctxt")]
-        return (user, groups, signals, rights, root.st_dev, root.st_ino, self._attributes())
+        spaces = tuple(map(_namespace, _NAMESPACES))
+        return (user, groups, signals, rights, root.st_dev, root.st_ino, spaces, self._attributes())
 
     def _attributes(self) -> tuple[Any, ...]:
         """Return scheduling policy, OOM score adjustment and what prctl(2) sets."""

@@ -13,8 +13,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 _libc = ctypes.CDLL(None)
 _VARIABLE = contextvars.ContextVar("variable", default="clean")
@@ -57,6 +59,12 @@ def _open_files() -> None:
 def _zone(name: str) -> None:
     os.environ["TZ"] = name
     time.tzset()
+
+
+def _unshare(flag: int) -> None:
+    """Return after a moment: a task of less than a millisecond is not looked at for this."""
+    assert _libc.unshare(flag) == 0
+    time.sleep(0.002)
 
 
 def _stuck_thread() -> None:
@@ -166,7 +174,17 @@ LEAKS: dict[str, Callable[[], Any]] = {
     "replaced all": _all_replaced,
     "16 files": lambda: _all_files(16),
     "3 files": lambda: _all_files(3),
+    "text of streams": lambda: cast(TextIOWrapper, sys.stdout).reconfigure(encoding="ascii"),
+    "thread hook": lambda: setattr(threading, "excepthook", print),
 }
+NAMESPACES = {  # Source: the kernel's uapi header of clone(2)
+    "mounts": 0x00020000,
+    "host name": 0x04000000,
+    "processes of children": 0x20000000,
+    "network": 0x40000000,
+}
+for name, flag in NAMESPACES.items():
+    LEAKS[name] = partial(_unshare, flag)
 
 
 def leak(names: list[str]) -> int:
@@ -205,7 +223,11 @@ def probe() -> dict[str, Any]:
         "switch": sys.getswitchinterval(),
         "clock": time.time() > 1e9,
         "digits": sys.get_int_max_str_digits(),
-        "hooks": [sys.excepthook.__name__, sys.unraisablehook.__name__],
+        "hooks": [
+            hook.__name__ for hook in (sys.excepthook, sys.unraisablehook, threading.excepthook)
+        ],
+        "text": [stream.encoding for stream in (sys.stdout, sys.stderr)],
+        "namespaces": sorted(os.readlink(path) for path in Path("/proc/self/ns").iterdir()),  # noqa: PTH115
         "precision": decimal.getcontext().prec,
         "context variable": _VARIABLE.get(),
         "files": len(os.listdir("/proc/self/fd")) // 100,  # noqa: PTH208 - as above
