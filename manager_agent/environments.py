@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TypeVar
 from uuid import UUID
 
 from manager_agent.affinity import plan_cpus
@@ -43,6 +44,7 @@ OWED_UNTIL = (
     " the host serves nothing else"
 )
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 _GONE = (LeaseLost, NotFound, InvalidTransition, Superseded)
@@ -72,6 +74,9 @@ class Environments:
         self._failed: dict[int, HookOutcome] = {}
         """Epochs whose setup has failed: it is not run again under the same lease."""
         self._setups: dict[UUID, asyncio.Task[HookOutcome]] = {}
+        self._probes: dict[UUID, asyncio.Task[None]] = {}
+        self._verdicts: dict[UUID, tuple[int, bool]] = {}
+        """Epoch of the lease, and whether the environment is prepared: by its probe or its setup."""
         self._teardowns: dict[UUID, asyncio.Task[HookOutcome]] = {}
         self._one_teardown = asyncio.Lock()
         self._debts: dict[UUID, _Debt] = {}
@@ -92,12 +97,22 @@ class Environments:
         """
         if (failed := self._failed.get(grant.epoch)) is not None:
             return failed
-        while self._teardowns:
-            await asyncio.wait(list(self._teardowns.values()))
+        try:
+            grant = await self._after_teardowns(grant)
+        except MitosisError as error:
+            return lease_lost(error)
         outcome = await _joined(self._setups, grant.task_group_id, lambda: self._prepare(grant))
         if outcome.verdict is HookVerdict.FAILED:
             self._failed = {grant.epoch: outcome}
         return outcome
+
+    async def _after_teardowns(self, grant: LeaseGrant) -> LeaseGrant:
+        """Wait until no teardown runs; return the grant as it is then, since they change environments."""
+        epoch = grant.epoch
+        while self._teardowns:
+            await asyncio.wait(list(self._teardowns.values()))
+            grant = await until_reached(lambda: self._api.grant(epoch))
+        return grant
 
     def setup_failed(self, epoch: int) -> bool:
         """Return True if the last setup failed under this lease."""
@@ -120,13 +135,15 @@ class Environments:
         )
 
     async def stop_setup(self, task_group_id: UUID) -> None:
-        """Kill the setup hook if it runs. The environment stays half prepared."""
-        if setup := self._setups.get(task_group_id):
-            await cancel_and_wait(setup)
+        """Kill the setup hook or the probe if it runs. The environment stays half prepared."""
+        running = (self._setups.get(task_group_id), self._probes.get(task_group_id))
+        await cancel_and_wait(*(task for task in running if task is not None))
 
     async def close(self) -> None:
         """Kill the running hooks."""
-        await cancel_and_wait(*self._setups.values(), *self._teardowns.values())
+        await cancel_and_wait(
+            *self._setups.values(), *self._probes.values(), *self._teardowns.values()
+        )
 
     # --- setup ----------------------------------------------------------------------------------
 
@@ -139,11 +156,11 @@ class Environments:
             # Only a verb or a changed hook brings the host back to the group (C-30).
             self._steps.forget(group)
             del self._given_up[group]
-        if await self.is_prepared(grant):
-            return self._check_plan(grant) or HookOutcome(
-                verdict=HookVerdict.READY, message="prepared before"
-            )
         try:
+            if await self.is_prepared(grant):
+                return self._check_plan(grant) or HookOutcome(
+                    verdict=HookVerdict.READY, message="prepared before"
+                )
             if grant.environment_state is not EnvironmentState.READY:
                 await self._change(group, event="preparing", epoch=grant.epoch, fingerprint=mark)
             refused = self._check_plan(grant)
@@ -159,6 +176,9 @@ class Environments:
 
         A setup, if the group has one, has succeeded in this instance of the file system, and the group's
         probe, if any, agrees.
+
+        Raises:
+            LeaseLost: the probe was stopped, because the lease ends.
         """
         hook, group = grant.environment_setup_hook, grant.task_group_id
         if grant.environment_state is not EnvironmentState.READY:
@@ -167,11 +187,35 @@ class Environments:
             return True
         if not self._checkpoints.holds(group, fingerprint(group, hook)):
             return False
-        probed = await self._run_for(grant, "probe", grant.environment_probe)
-        if probed is None or probed.succeeded:
-            return True
-        log.warning("probe.failed", extra={"reason": _failed(probed).message})
-        return False
+        return grant.environment_probe is None or await self._verdict(grant)
+
+    async def _verdict(self, grant: LeaseGrant) -> bool:
+        """Return what the probe says under this lease. It runs once; callers at the same time join.
+
+        A setup that has succeeded under the lease needs no probe.
+        """
+        group = grant.task_group_id
+        while True:
+            epoch, prepared = self._verdicts.get(group, (None, False))
+            if epoch == grant.epoch:
+                return prepared
+            probe = _started(self._probes, group, lambda: self._probe(grant))
+            await asyncio.wait([probe])
+            if probe.cancelled():
+                raise LeaseLost("the probe was stopped")
+            probe.result()  # raises its error
+
+    async def _probe(self, grant: LeaseGrant) -> None:
+        result = await self._run_for(grant, "probe", grant.environment_probe)
+        prepared = result is None or result.succeeded
+        if result is not None and not prepared:
+            log.warning("probe.failed", extra={"reason": _failed(result).message})
+        self._verdicts[grant.task_group_id] = (grant.epoch, prepared)
+
+    def _distrust(self, group: UUID) -> None:
+        """Forget that the environment is prepared, before a hook changes it."""
+        self._verdicts.pop(group, None)
+        self._checkpoints.forget(group)
 
     def _check_plan(self, grant: LeaseGrant) -> HookOutcome | None:
         try:
@@ -192,7 +236,7 @@ class Environments:
     async def _set_up(self, grant: LeaseGrant, mark: str) -> HookOutcome:
         """Run the setup hook; every run is reported, also one of an environment that was ready before."""
         group = grant.task_group_id
-        self._checkpoints.forget(group)
+        self._distrust(group)
         result = self._refusal(_step("probe", group, grant.environment_probe))
         if result is None:
             result = await self._run_for(grant, "setup hook", grant.environment_setup_hook)
@@ -205,6 +249,7 @@ class Environments:
             return _failed(result)
         if result is not None:
             self._checkpoints.write(group, mark)
+            self._verdicts[group] = (grant.epoch, True)
         await self._change(
             group, event="prepared", epoch=grant.epoch, fingerprint=mark, hook=_report(result)
         )
@@ -215,6 +260,16 @@ class Environments:
     # --- teardown -------------------------------------------------------------------------------
 
     async def _clean(
+        self, task_group_id: UUID, idle: Callable[[UUID], Awaitable[None]]
+    ) -> HookOutcome:
+        outcome = await self._clean_when_idle(task_group_id, idle)
+        log.info(
+            "teardown.ended",
+            extra={"task_group_id": str(task_group_id), "verdict": outcome.verdict},
+        )
+        return outcome
+
+    async def _clean_when_idle(
         self, task_group_id: UUID, idle: Callable[[UUID], Awaitable[None]]
     ) -> HookOutcome:
         try:
@@ -240,7 +295,7 @@ class Environments:
 
     async def _tear_down(self, grant: EnvironmentGrant) -> HookOutcome:
         group = grant.task_group_id
-        self._checkpoints.forget(group)
+        self._distrust(group)
         names = (group, grant.task_group_name, grant.group_name)
         hook = grant.environment_teardown_hook
         result = await self._run("teardown hook", hook, names, grant.worker_count)
@@ -348,14 +403,21 @@ def _failed(result: HookResult) -> HookOutcome:
     return HookOutcome(verdict=HookVerdict.FAILED, message=message, seconds=result.seconds)
 
 
+def _started(
+    running: dict[UUID, asyncio.Task[T]], key: UUID, start: Callable[[], Coroutine[None, None, T]]
+) -> asyncio.Task[T]:
+    """Return the task of ``key``; start it if it does not run."""
+    task = running.get(key)
+    if task is None:
+        task = running[key] = asyncio.get_running_loop().create_task(start())
+        task.add_done_callback(lambda _: running.pop(key, None))
+    return task
+
+
 async def _joined(
     running: dict[UUID, asyncio.Task[HookOutcome]],
     key: UUID,
     start: Callable[[], Coroutine[None, None, HookOutcome]],
 ) -> HookOutcome:
     """Start the task of ``key`` or join it; cancelling the caller does not cancel the task."""
-    task = running.get(key)
-    if task is None:
-        task = running[key] = asyncio.get_running_loop().create_task(start())
-        task.add_done_callback(lambda _: running.pop(key, None))
-    return await asyncio.shield(task)
+    return await asyncio.shield(_started(running, key, start))

@@ -248,12 +248,7 @@ class Host:
         return outcome
 
     async def _clean(self, task_group_id: UUID) -> HookOutcome:
-        outcome = await self._environments.clean(task_group_id, self._group_is_idle)
-        log.info(
-            "teardown.ended",
-            extra={"task_group_id": str(task_group_id), "verdict": outcome.verdict},
-        )
-        return outcome
+        return await self._environments.clean(task_group_id, self._group_is_idle)
 
     async def _previous_over(self, epoch: int) -> None:
         """Wait until the session of another epoch has ended: a host runs one at a time."""

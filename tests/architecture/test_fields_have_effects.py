@@ -152,7 +152,9 @@ EFFECTS: Mapping[str, Mapping[str, Shown]] = {
             ENVIRONMENTS, "test_teardown_runs_and_the_environment_is_gone", "teardown"
         ),
         "environment_probe": Shown(
-            ENVIRONMENTS, "test_a_probe_decides_whether_a_checkpoint_is_believed", "probe"
+            "integration/manager_agent/test_probes.py",
+            "test_a_probe_decides_once_under_each_lease_whether_a_checkpoint_is_believed",
+            "probe",
         ),
         "auto_close_timeout": Shown(
             "long/workflows/test_lifecycle.py",

@@ -1,6 +1,7 @@
 """Setup and teardown of a group on a host: hooks as real processes, checkpoints, refusals."""
 
 import asyncio
+import logging
 import resource
 from datetime import timedelta
 from functools import partial
@@ -210,35 +211,29 @@ async def test_setup_runs_again_in_another_instance_of_the_file_system(
         assert hooks == ["succeeded", "succeeded"], "both are recorded"
 
 
-async def test_a_probe_decides_whether_a_checkpoint_is_believed(tmp_path: Path) -> None:
-    log, there = tmp_path / "log", tmp_path / "there"
-    setup = shell(f"echo run >> {log}; touch {there}")
-    api = FakeApi(setup=setup, probe=shell(f"echo probe >> {log}; test -e {there}"))
-    async with api.serving(), running_agent(api, tmp_path) as host:
-        for _ in range(2):
-            assert (await host.prepare()).verdict is HookVerdict.READY
-        there.unlink()
-        assert (await host.prepare()).verdict is HookVerdict.READY
-        assert log.read_text().split() == ["run", "probe", "probe", "run"]
-        hooks = [change.hook.state for change in api.changes if change.hook is not None]
-        assert hooks == ["succeeded", "succeeded"]
-
-
-async def test_a_lease_goes_on_after_a_restart_only_if_the_probe_agrees(tmp_path: Path) -> None:
-    log, there = tmp_path / "log", tmp_path / "there"
-    setup = shell(f"echo run >> {log}; touch {there}")
-    async with FakeApi(setup=setup, probe=shell(f"test -e {there}")).serving() as api:
-        async with running_agent(api, tmp_path) as host:
-            await host.prepare()
-        async with running_agent(api, tmp_path) as host:
-            await until(lambda: host.agent.host.session is not None)
-        there.unlink()
-        async with running_agent(api, tmp_path) as host:
-            (task_id,) = api.submit(command("/bin/ls", str(there)))
-            host.start_lease()
-            await until(lambda: task_id in api.results)
-            assert api.results[task_id].outcome == "succeeded"
-    assert log.read_text() == "run\nrun\n"
+async def test_a_setup_after_a_teardown_asks_again_what_is_prepared(tmp_path: Path) -> None:
+    """An environment that was ready before the wait is gone: PostgreSQL must know that a setup begins."""
+    go, torn = tmp_path / "go", tmp_path / "torn"
+    teardown = shell(f"touch {torn}; until [ -e {go} ]; do sleep 0.05; done")
+    async with (
+        FakeApi(setup=shell("true"), teardown=teardown).serving() as api,
+        running_agent(api, tmp_path) as host,
+    ):
+        await host.prepare()
+        before = await host.agent._api.grant(api.epoch)
+        cleaning = asyncio.create_task(host.clean())
+        await until(torn.exists)
+        preparing = asyncio.create_task(host.agent.host._environments.prepare(before))
+        await asyncio.sleep(0)
+        go.touch()
+        assert (await preparing).verdict is HookVerdict.READY
+        await cleaning
+    assert [change.event for change in api.changes[2:]] == [
+        "tear_down",
+        "cleaned",
+        "preparing",
+        "prepared",
+    ]
 
 
 async def test_a_setup_that_fails_when_it_is_repeated_is_recorded_and_final(tmp_path: Path) -> None:
@@ -389,8 +384,11 @@ async def test_a_lease_that_an_answer_names_is_prepared_before_it_works(
         assert [change.event for change in api.changes] == ["preparing", "prepared"]
 
 
-async def test_no_session_and_no_setup_begins_while_a_teardown_runs(tmp_path: Path) -> None:
+async def test_no_session_and_no_setup_begins_while_a_teardown_runs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """A stale order of one kind must not meet a command of the other (P9)."""
+    caplog.set_level(logging.INFO, logger="manager_agent")
     go, torn = tmp_path / "go", tmp_path / "torn"
     until_told = f"until [ -e {go} ]; do sleep 0.1; done"
     api = FakeApi(teardown=shell(f"touch {torn}; {until_told}"))
@@ -411,6 +409,7 @@ async def test_no_session_and_no_setup_begins_while_a_teardown_runs(tmp_path: Pa
         assert (await preparing).verdict is HookVerdict.READY
     events = [change.event for change in api.changes]
     assert events == ["preparing", "prepared", "tear_down", "cleaned", "preparing", "prepared"]
+    assert caplog.messages.count("teardown.ended") == 1, "two orders and a command join one run"
 
 
 async def test_a_lease_that_ends_during_setup_kills_the_hook_and_starts_no_worker(

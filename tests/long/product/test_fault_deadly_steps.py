@@ -79,10 +79,12 @@ async def test_a_probe_that_kills_its_agent_fails_the_setup(it: Fleet, diary: Di
     host = await it.host(start=False)
     async with supervised(host):
         group = await it.group(
-            diary.task("t"),
+            diary.task("t", wait=True),
             environment_setup_hook=diary.hook("setup"),
             environment_probe=deadly(diary, "probe"),
         )
+        await it.until(lambda: diary.began("t"))
+        await host.kill()
 
         async def given_up() -> bool:
             return f"the probe {GIVEN_UP}" in await line_of_host(it, group)

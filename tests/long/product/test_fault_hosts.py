@@ -222,6 +222,41 @@ async def test_an_agent_killed_in_a_teardown_hook_runs_it_again(it: Fleet, diary
     assert (diary.began("setup"), diary.began("t"), diary.ended("teardown")) == (1, 1, 1)
 
 
+async def test_an_agent_killed_around_a_probe_runs_it_once_in_each_life(
+    it: Fleet, diary: Diary
+) -> None:
+    """Before, during and after the probe. Setup has succeeded, and is not repeated."""
+    host = await it.host()
+    group = await it.group(
+        diary.task("t", wait=True),
+        workers=1,
+        host_lost_after="60s",
+        environment_setup_hook=diary.hook("setup"),
+        environment_probe=diary.hook("probe", wait=True),
+    )
+    await it.until(lambda: diary.began("t"))
+    assert diary.began("probe") == 0, "a setup that has just succeeded is believed"
+    await host.kill()
+    host.wire.hold_answers("/managers/hello")
+    await host.begin()
+    await it.until(lambda: host.wire.holding["/managers/hello"])
+    await host.kill()
+    host.wire.let_go("/managers/hello")
+    await host.start()
+    await it.until(lambda: diary.began("probe") == 1)
+    await kill_agent(it, host)
+    await it.until(lambda: diary.began("probe") == 2)
+    assert diary.began("t") == 1
+    diary.go("probe")
+    await it.until(lambda: diary.began("t") == 2)
+    await kill_agent(it, host)
+    await it.until(lambda: diary.began("t") == 3)
+    diary.go("t")
+    info = await it.settled(group)
+    assert info.result is TaskGroupResult.SUCCESS
+    assert (diary.began("setup"), diary.began("probe"), diary.ended("probe")) == (1, 3, 2)
+
+
 async def test_a_group_cancelled_in_its_setup_hook_does_not_wait_for_it(
     it: Fleet, diary: Diary
 ) -> None:
