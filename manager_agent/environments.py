@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from manager_agent.affinity import plan_cpus
 from manager_agent.agent_api import AgentApi
@@ -33,7 +33,7 @@ from mitosis.contracts.errors import (
 from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.lifecycle import EnvironmentState
 from mitosis.execution.backoff import until_reached
-from mitosis.execution.leftovers import end_daemons
+from mitosis.execution.leftovers import HOOK_RUN, end_daemons
 from mitosis.retry_policy import Backoff, RetryPolicy
 
 DEBTS = RetryPolicy(first_seconds=10.0, longest_seconds=300.0, jitter=0.0)
@@ -358,6 +358,7 @@ class Environments:
                 "MITOSIS_GROUP_NAME": group_name,
                 "MITOSIS_WORKER_COUNT": str(worker_count),
                 "MITOSIS_MANAGER_ID": str(self._manager_id),
+                HOOK_RUN: f"{kind.split()[0]}-{uuid4().hex}",
             }
             with self._steps.during(step):
                 result = await run_hook(hook, variables)

@@ -1,6 +1,7 @@
-"""Runs one setup or teardown hook: a command in a new session, with a timeout and bounded output.
+"""Runs one setup hook, teardown hook or probe: a command in a new session, with a timeout and bounded output.
 
-Owns the process from its start to the death of its process group. Knows no leases and no HTTP. A hook
+Owns the process from its start to the death of its process group. Knows no leases and no HTTP. If the agent
+dies, a guard beside the hook ends all that the hook has started (:mod:`manager_agent.hook_guard`). A hook
 that leaves a daemon behind ends with its own process, even if the daemon keeps the pipes open. A hook
 whose process cannot be made now has not run: its start is repeated for some seconds.
 """
@@ -11,18 +12,22 @@ import logging
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Literal
 
+from manager_agent import hook_guard
 from mitosis.concurrency import wait_event
 from mitosis.contracts.agent_http import HookReport
 from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.outcome import ExitKind, ExitReason
 from mitosis.contracts.process_starts import start_may_pass
 from mitosis.contracts.variables import without_settings
+from mitosis.execution.leftovers import HOOK_RUN
 from mitosis.retry_policy import RetryPolicy
 
 TAIL_BYTES = 16 * 1024
@@ -125,7 +130,8 @@ async def run_hook(hook: HookSpec, variables: Mapping[str, str]) -> HookResult:
 
     Args:
         hook: command, environment, folder and timeout.
-        variables: MITOSIS_* context, added last (docs/design-notes.md).
+        variables: MITOSIS_* context, added last (docs/design-notes.md). The value of MITOSIS_HOOK_RUN is of
+            this run alone.
     """
     until, failures = time.monotonic() + START_SECONDS, 0
     while True:
@@ -142,9 +148,11 @@ async def _run_once(hook: HookSpec, variables: Mapping[str, str]) -> HookResult:
     reason: ExitReason | None = None
     message, begun = "", True
     tails: list[_Tail] = []
+    guard: subprocess.Popen[bytes] | None = None
     try:
         tails += [_Tail()]
         tails += [_Tail()]
+        guard = _start_guard(variables[HOOK_RUN])
         process = _start(hook, variables, *tails)
     except (OSError, ValueError) as error:
         message = f"cannot start {hook.command[0]}: {getattr(error, 'strerror', None) or error}"
@@ -154,6 +162,8 @@ async def _run_once(hook: HookSpec, variables: Mapping[str, str]) -> HookResult:
         reason = ExitReason.from_wait_status(status)
         message = _message(reason, timed_out, hook.timeout.total_seconds())
     finally:
+        if guard is not None:
+            _end_guard(guard)
         texts = [tail.close() for tail in tails]
     stdout, stderr = texts if len(texts) == 2 else ("", "")
     seconds = time.monotonic() - begun_at
@@ -182,6 +192,37 @@ def _start(
     finally:
         out.close_write()
         err.close_write()
+
+
+def _start_guard(run: str) -> "subprocess.Popen[bytes] | None":
+    """Start what ends the processes of this run when the agent dies; None if its program is missing.
+
+    Raises:
+        OSError: for now no process can be made for it.
+    """
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", str(Path(hook_guard.__file__)), f"{HOOK_RUN}={run}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env=without_settings(os.environ),
+            start_new_session=True,
+        )
+    except OSError as error:
+        if start_may_pass(error):
+            raise
+        log.warning("hook.unguarded", extra={"reason": str(error)})
+        return None
+
+
+def _end_guard(guard: "subprocess.Popen[bytes]") -> None:
+    """Kill it before its pipe is closed: the end of the pipe means that the agent has died."""
+    guard.kill()
+    guard.wait()
+    if guard.stdin is not None:
+        guard.stdin.close()
 
 
 async def _wait(process: "subprocess.Popen[bytes]", timeout: float) -> tuple[int, bool]:

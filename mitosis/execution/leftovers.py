@@ -23,6 +23,10 @@ MANAGER = "MITOSIS_MANAGER_ID"
 GROUP = "MITOSIS_TASK_GROUP_UUID"
 OF_WORKERS = "MITOSIS_WORKER_ENDPOINT"
 """In the environment of a zygote and its descendants, not of hooks."""
+HOOK_RUN = "MITOSIS_HOOK_RUN"
+"""In the environment of a hook and its descendants: what it is, and which run of it."""
+OF_PROBE = "probe-"
+"""The value begins so for a probe, which leaves nothing that tasks need."""
 GRACE_SECONDS = 5.0
 """From SIGTERM to SIGKILL."""
 LIMIT_SECONDS = 10.0
@@ -37,7 +41,7 @@ def kill_leftovers(manager_id: str, prepared: Collection[str] = ()) -> int:
 
     Args:
         manager_id: of this agent.
-        prepared: task groups with a valid environment; daemons of their hooks are spared.
+        prepared: task groups with a valid environment; daemons of their setup hooks are spared.
 
     Returns:
         How many were killed.
@@ -122,8 +126,13 @@ def _daemons(manager: Variable, group: Variable) -> Iterator[int]:
 def _leftovers(manager: Variable, spared: Collection[Variable]) -> Iterator[int]:
     """Yield live processes of this manager, but not daemons of the groups that are spared."""
     for pid, variables in _processes_of(manager):
-        if OF_WORKERS in variables or not any(group in variables.items() for group in spared):
+        of_setup = OF_WORKERS not in variables and not _of_probe(variables)
+        if not (of_setup and any(group in variables.items() for group in spared)):
             yield pid
+
+
+def _of_probe(variables: Mapping[str, str]) -> bool:
+    return variables.get(HOOK_RUN, "").startswith(OF_PROBE)
 
 
 def _processes_of(manager: Variable) -> Iterator[tuple[int, Mapping[str, str]]]:

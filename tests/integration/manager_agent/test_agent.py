@@ -213,6 +213,87 @@ async def test_a_stopped_zygote_does_not_save_leftovers_from_the_next_agent(
             assert not left.exists()
 
 
+def lasting(pids: Path) -> HookSpec:
+    """A hook that goes on, with a child and with a daemon that is below it no more; writes their pids."""
+    daemon = f"setsid sh -c 'echo $$ >> {pids}; exec sleep 300' &"
+    script = f"({daemon}); sleep 300 & echo $$ $! >> {pids}; wait"
+    return HookSpec(command=("/bin/sh", "-c", script))
+
+
+async def started(pids: Path) -> list[psutil.Process]:
+    """Wait for all three."""
+    found: list[psutil.Process] = []
+
+    def all_there() -> bool:
+        if pids.exists() and len(words := pids.read_text().split()) == 3:
+            found.extend(psutil.Process(int(pid)) for pid in words)
+        return bool(found)
+
+    await until(all_there)
+    return found
+
+
+async def test_a_setup_dies_with_its_agent_and_all_that_it_started(
+    tmp_path: Path, temporal_server: str
+) -> None:
+    """Nobody starts an agent again."""
+    api = FakeApi(setup=lasting(tmp_path / "pids"))
+    async with (
+        api.serving(),
+        commanded(api, temporal_server) as temporal,
+        agent_process(api, tmp_path, temporal_server) as agent,
+    ):
+        preparing = asyncio.create_task(temporal.run("prepare_environment", HookOutcome))
+        below = await started(tmp_path / "pids")
+        await agent.kill()
+        await until(lambda: not living(below))
+        preparing.cancel()
+
+
+async def test_a_teardown_dies_with_its_agent_and_is_owed_to_the_next(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    api = FakeApi(teardown=lasting(pids))
+    api.owed, api.environment = (api.task_group_id,), EnvironmentState.OWED
+    async with api.serving():
+        async with agent_process(api, tmp_path, "127.0.0.1:1") as agent:
+            below = await started(pids)
+            await agent.kill()
+            await until(lambda: not living(below))
+        api.teardown, api.environment = HookSpec(command=("true",)), EnvironmentState.OWED
+        async with agent_process(api, tmp_path, "127.0.0.1:1"):
+            await until(lambda: api.environment is EnvironmentState.GONE)
+    assert not api.degraded
+
+
+async def test_what_a_probe_started_is_killed_by_the_next_agent_if_not_before(
+    tmp_path: Path, temporal_server: str
+) -> None:
+    """Its guard has died too. What the setup has started stays: the environment is still valid."""
+    pids, pid = tmp_path / "pids", tmp_path / "pid"
+    setup = f"setsid sh -c 'echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 300' & exit 0"
+    api = FakeApi(setup=HookSpec(command=("/bin/sh", "-c", setup)), probe=lasting(pids))
+    async with api.serving(), commanded(api, temporal_server) as temporal:
+        async with agent_process(api, tmp_path, temporal_server):
+            await temporal.run("prepare_environment", HookOutcome)
+            await until(pid.exists)
+        daemon = psutil.Process(int(pid.read_text()))
+        try:
+            async with agent_process(api, tmp_path, temporal_server) as agent:
+                below = await started(pids)
+                [guard] = [p for p in descendants(agent.process.pid) if "-I" in p.cmdline()]
+                guard.suspend()
+                await agent.kill()
+                guard.kill()
+            assert living(below) == below
+            api.probe = HookSpec(command=("true",))
+            async with agent_process(api, tmp_path, temporal_server):
+                await until(lambda: len(api.hellos) == 3)
+                assert not living(below)
+                assert living([daemon])
+        finally:
+            daemon.kill()
+
+
 async def test_what_a_finished_setup_started_outlives_the_agent(
     tmp_path: Path, temporal_server: str
 ) -> None:

@@ -224,7 +224,6 @@ async def test_a_setup_after_a_teardown_asks_again_what_is_prepared(tmp_path: Pa
         cleaning = asyncio.create_task(host.clean())
         await until(torn.exists)
         preparing = asyncio.create_task(host.agent.host._environments.prepare(before))
-        await asyncio.sleep(0)
         go.touch()
         assert (await preparing).verdict is HookVerdict.READY
         await cleaning

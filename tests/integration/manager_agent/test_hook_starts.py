@@ -10,6 +10,7 @@ from mitosis.contracts.control import HookVerdict
 from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.lifecycle import EnvironmentState
 from mitosis.contracts.process_starts import PASSING_ERRORS
+from mitosis.execution.leftovers import HOOK_RUN
 from mitosis.retry_policy import RetryPolicy
 from tests.support.agents import Commands, running_agent, until
 from tests.support.fake_api import FakeApi
@@ -90,7 +91,7 @@ async def test_no_descriptor_for_the_output_of_a_hook_passes_too(
             super().__init__()
 
     monkeypatch.setattr(hooks, "_Tail", Tail)
-    result = await hooks.run_hook(shell("echo ran"), {})
+    result = await hooks.run_hook(shell("echo ran"), {HOOK_RUN: "probe-1"})
     assert (result.succeeded, result.stdout_tail) == (True, "ran\n")
 
 

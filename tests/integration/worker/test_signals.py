@@ -71,7 +71,7 @@ from mitosis.worker.signals import default_in_children
 
 default_in_children()
 hook = HookSpec(command=("grep", "Sig", "/proc/self/status"))
-print(asyncio.run(run_hook(hook, {})).stdout_tail)
+print(asyncio.run(run_hook(hook, {"MITOSIS_HOOK_RUN": "probe-1"})).stdout_tail)
 os.kill(os.getpid(), signal.SIGHUP)
 print("alive")
 """
