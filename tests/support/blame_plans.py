@@ -18,7 +18,9 @@ class GroupPlan:
     """It is submitted in this step."""
     most_hosts: int | None = None
     long_seconds: float = 0.0
-    """Each fifth task takes so long; the others a step."""
+    """Each fifth task takes so long where it does not fail because of its host; the others a step."""
+    all_long: bool = False
+    """All tasks do."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +51,23 @@ GROUP_PLANS = st.builds(
     at=st.sampled_from([0, 0, 1, 3, 10]),
     most_hosts=st.sampled_from([None, None, 1, 2, 3, 4]),
     long_seconds=st.sampled_from([0.0, 0.0, 0.0, 30.0, 200.0]),
+) | st.builds(
+    GroupPlan,
+    tasks=st.integers(5, 20),
+    broken=st.just(frozenset()) | st.frozensets(st.integers(0, 4), max_size=1),
+    retries=st.sampled_from([0, 0, 1]),
+    workers=st.integers(3, 8),
+    priority=st.just(0),
+    at=st.sampled_from([0, 1]),
+    long_seconds=st.just(900.0),
+    all_long=st.just(True),
 )
 MOST = 5
 VERBS = st.tuples(
     st.integers(1, 20),
-    st.sampled_from(["drain", "resume", "repair", "close", "reopen", "cancel", "one", "four"]),
+    st.sampled_from(
+        ["drain", "resume", "repair", "close", "reopen", "cancel", "one", "four", "no workers"]
+    ),
     st.integers(0, MOST - 1),
 )
 ALL = frozenset(range(3))
@@ -133,3 +147,32 @@ DRAINED = replace(
     verbs=((4, "drain", 1),),
 )
 """The only good host is drained while tasks wait for another attempt."""
+LONG = replace(
+    FULL,
+    groups=(
+        GroupPlan(
+            tasks=40,
+            broken=frozenset(),
+            retries=0,
+            workers=8,
+            priority=0,
+            at=0,
+            long_seconds=900.0,
+            all_long=True,
+        ),
+    ),
+)
+"""All tasks take longer than a host is suspected."""
+HICCUP = replace(
+    FULL,
+    groups=(GroupPlan(tasks=30, broken=frozenset(), retries=0, workers=6, priority=0, at=0),),
+    verbs=((2, "no workers", 1), (3, "no workers", 1)),
+)
+"""The only good host cannot start workers for a moment."""
+COME = replace(
+    FULL,
+    groups=(GroupPlan(tasks=30, broken=frozenset(), retries=0, workers=2, priority=0, at=3),),
+    silent=(None, (0, 240.0, True), None),
+    lost_after=30.0,
+)
+"""The only good host comes when the broken one has been believed for a while."""

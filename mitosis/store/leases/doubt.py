@@ -65,8 +65,8 @@ _EXPRESSIONS = (
         "able_hosts",
         "able",
     ),
-    *("full", "fails_there", "noted_there", "group", "fits", "busy_since", "unreachable_since"),
-    *("failed_there", "blamed"),
+    *("full", "fails_there", "noted_there", "group", "fits", "busy_since", "paused_since"),
+    *("failed_there", "serving", "blamed"),
 )
 """Of ``doubt.sql``; the first ones contain the last ones."""
 FOR_EACH_ROW: Mapping[str, LiteralString] = {
@@ -200,7 +200,7 @@ async def due_judgements(connection: Connection, quarantine_after: int) -> Seque
     for group in await fetch_all(connection, _InDoubt, SQL["groups_in_doubt"], {}):
         for suspect in await _suspects(connection, group.number, quarantine_after):
             verdict = judge(suspect, goes_on=group.goes_on, quarantine_after=quarantine_after)
-            if _changes(suspect, verdict):
+            if suspect.phase is None or _changes(suspect, verdict):
                 lines.append(f"judgement of host {suspect.manager} for task group {group.number}")
     return lines
 

@@ -20,25 +20,48 @@ EXISTS (SELECT FROM leases AS l
          WHERE l.group_id = v.group_id AND l.manager_id <> v.manager_id AND l.state = 'active'
            AND l.alive_until > now() AND e.state = 'ready' AND NOT $blamed$)
 
+-- name: serving
+-- Whether another host that is not blamed has a lease of the group and goes on claiming, or runs a task that failed on
+-- the host of the row f of host_failures: it decides sooner or later. No excused host speaks for another one.
+EXISTS (SELECT FROM leases AS l
+          JOIN managers AS m ON m.id = l.manager_id
+          JOIN manager_live AS c ON c.manager_id = l.manager_id
+         WHERE l.group_id = v.group_id AND l.manager_id <> v.manager_id AND l.state <> 'ended' AND l.alive_until > now()
+           AND c.last_contact_at > now() - make_interval(secs => %(awaited)s::float8)
+           AND ((l.state = 'active' AND NOT l.draining AND NOT m.draining)
+                OR EXISTS (SELECT FROM open_task AS o WHERE o.group_id = l.group_id AND o.epoch = l.epoch AND o.state = 1
+                              AND o.id = ANY(f.tasks) AND o.started_at IS NOT NULL))
+           AND NOT (f.phase = 'excused' AND EXISTS (
+                    SELECT FROM host_failures AS q WHERE q.group_id = v.group_id AND q.manager_id = m.id
+                       AND q.kind = 'tasks_failed' AND q.phase = 'excused'))
+           AND NOT $blamed$)
+
 -- name: failed_there
--- Whether the host m has failed at the group of v in another way: its setup failed, it could not start workers or made
--- no progress. What is tried again after a pause counts only during the pause, and nothing after a change of the hook.
+-- Whether the setup of the group of v failed on the host m; not after a change of the hook.
 EXISTS (SELECT FROM host_failures AS q
          WHERE q.manager_id = m.id AND q.incarnation = m.incarnation
            AND q.group_id = v.group_id
            AND q.hook = (SELECT md5(coalesce(k.environment_setup_hook::text, '')) FROM task_groups AS k
                           WHERE k.id = q.group_id)
-           AND (q.kind = 'setup_failed'
-                OR (q.kind IN ('workers_not_started', 'no_progress') AND q.next_at > now())))
+           AND q.kind = 'setup_failed')
 
--- name: unreachable_since
--- Since when the host m, in the pause after an offer that it did not take, takes none. Null: it can be offered.
--- An offer of any group counts, and the first one since it took one. The pauses (10 s, then twice the last one) before
--- the last failure sum up to 10 * (2^(failures - 1) - 1) s.
-(SELECT min(q.failed_at - (2 ^ least(q.failures - 1, 16) - 1) * interval '10 seconds')
-   FROM host_failures AS q
-  WHERE q.manager_id = m.id AND q.incarnation = m.incarnation AND q.kind = 'unreachable'
- HAVING bool_or(q.next_at > now()))
+-- name: paused_since
+-- Since when the host m, in the pause after an offer that it did not take, or after it could not start workers or made
+-- no progress for the group g, takes no offer. Null: it can be offered. An offer of any group counts; the first one
+-- since it took one, and the first failure in a row. The pauses (10 s or 30 s, then twice the last one) before the last
+-- failure sum up to 10 or 30 * (2^(failures - 1) - 1) s.
+(SELECT least(CASE WHEN bool_or(q.next_at > now() AND q.kind = 'unreachable')
+                   THEN min(q.began_at) FILTER (WHERE q.kind = 'unreachable') END,
+              min(q.began_at) FILTER (WHERE q.kind <> 'unreachable'))
+   FROM (SELECT p.kind, p.next_at,
+                p.failed_at - (2 ^ least(p.failures - 1, 16) - 1)
+                              * CASE p.kind WHEN 'no_progress' THEN interval '30 seconds'
+                                            ELSE interval '10 seconds' END AS began_at
+           FROM host_failures AS p
+          WHERE p.manager_id = m.id AND p.incarnation = m.incarnation
+            AND (p.kind = 'unreachable'
+                 OR (p.kind IN ('workers_not_started', 'no_progress') AND p.group_id = g.id AND p.next_at > now()
+                     AND p.hook = md5(coalesce(g.environment_setup_hook::text, ''))))) AS q)
 
 -- name: fits
 -- Whether the workers of the group g can be bound to the cores of the host m, as in scheduling/binding.py. Any plan
@@ -92,8 +115,8 @@ least((SELECT min(o.started_at) FROM leases AS n JOIN open_task AS o ON o.group_
 -- Hosts m that may serve the group and were seen within the last hour; whether one works for another group (a lease
 -- that is active), or could begin at once: it has a lease of this one, or none. kept_until: not before, it is free:
 -- it is to be asked back for the group, or may be taken from then on because it is idle. busy_since and
--- unreachable_since: see there. The inner part is cheap: the rest is asked of the hosts that it leaves.
-(SELECT m.*, $busy_since$ AS busy_since, $unreachable_since$ AS unreachable_since
+-- paused_since: see there. The inner part is cheap: the rest is asked of the hosts that it leaves.
+(SELECT m.*, $busy_since$ AS busy_since, $paused_since$ AS paused_since
    FROM $full$ AS g
   CROSS JOIN LATERAL (
         SELECT m.*, c.last_contact_at,
@@ -117,13 +140,13 @@ m.id <> v.manager_id AND NOT $blamed$ AND NOT $failed_there$
 -- name: possible
 -- Whether another host in contact serves the group, or is free and clean and may serve it.
 EXISTS (SELECT FROM $able_hosts$ AS m
-         WHERE m.at_once AND m.in_contact AND m.busy_since IS NULL AND m.unreachable_since IS NULL AND $other$)
+         WHERE m.at_once AND m.in_contact AND m.busy_since IS NULL AND m.paused_since IS NULL AND $other$)
 
 -- name: away_since
 -- Since when the host m is away: since its last contact, since it takes no offers, or since it is busy with the end of
--- a lease. It starts again, can be reached again, or its lease ends. One that works for another group is away since
+-- a lease. It starts again, can be reached again, can start workers again, or its lease ends. One that works for another group is away since
 -- tasks last failed on the suspected host, or from now on; but one that is kept until some time, since that.
-least(m.last_contact_at, m.unreachable_since,
+least(m.last_contact_at, m.paused_since,
       greatest(m.kept_until, least(now(), m.busy_since, CASE WHEN m.elsewhere THEN (
           SELECT f.failed_at FROM host_failures AS f
            WHERE f.group_id = v.group_id AND f.manager_id = v.manager_id AND f.kind = 'tasks_failed'
@@ -163,7 +186,8 @@ SELECT v.manager_id AS manager, m.name, f.phase, coalesce(f.failures, 0) AS fail
        EXISTS (SELECT FROM open_task AS o
                 WHERE o.group_id = v.group_id AND o.state = 5 AND o.avoid <> v.manager_id)
        OR EXISTS (SELECT FROM open_task AS o WHERE o.group_id = v.group_id AND o.state = 4) AS may_get_more,
-       h.others, CASE WHEN NOT h.others THEN $away_seconds$ END AS away_seconds
+       h.others, CASE WHEN NOT h.others THEN $away_seconds$ END AS away_seconds,
+       CASE WHEN f.phase IN ('suspected', 'excused') THEN $serving$ ELSE false END AS serving
   FROM (SELECT d.group_id, d.manager_id FROM host_failures AS d
          WHERE d.group_id = %(group_number)s AND d.kind = 'tasks_failed'
         UNION SELECT o.group_id, o.avoid FROM open_task AS o
@@ -316,7 +340,12 @@ SELECT v.group_id AS number, v.state IN ('open', 'closed') AND NOT v.discarding 
                       UNION SELECT f.group_id FROM host_failures AS f
                        WHERE f.kind = 'tasks_failed'
                          AND (f.phase = 'suspected' OR (f.phase = 'watched' AND f.next_at <= now()))
-                      UNION SELECT f.group_id FROM host_failures AS f WHERE f.phase = 'quarantined')
+                      UNION SELECT f.group_id FROM host_failures AS f WHERE f.phase = 'quarantined'
+                      UNION SELECT f.group_id FROM host_failures AS f
+                       WHERE f.kind = 'tasks_failed' AND f.phase = 'excused'
+                         AND EXISTS (SELECT FROM leases AS l
+                                      WHERE l.group_id = f.group_id AND l.manager_id <> f.manager_id
+                                        AND l.state = 'active'))
  ORDER BY v.group_id
 
 -- name: next_judgement
@@ -340,8 +369,8 @@ WITH ended AS (
       FROM (SELECT c.epoch, f.phase FROM leases AS c
              JOIN managers AS m ON m.id = c.manager_id
              JOIN host_failures AS f ON f.group_id = c.group_id AND f.manager_id = c.manager_id
-            WHERE c.state = 'active' AND f.kind = 'tasks_failed' AND f.next_at > now()
-              AND ((f.phase = 'quarantined' AND f.incarnation = m.incarnation)
+            WHERE c.state = 'active' AND f.kind = 'tasks_failed'
+              AND ((f.phase = 'quarantined' AND f.incarnation = m.incarnation AND f.next_at > now())
                    OR (f.phase = 'suspected'
                        AND NOT EXISTS (SELECT FROM open_task AS o
                                         WHERE o.group_id = c.group_id AND o.epoch = c.epoch AND o.state = 1)))

@@ -29,7 +29,7 @@ TRIED_ELSEWHERE = 3
 DOUBT_SECONDS = 60.0
 """A failure on a watched host is final after this time."""
 SUSPECTED_SECONDS = 600.0
-"""A host is suspected at most this long."""
+"""A host is suspected at most this long, unless another one that serves the group has still to decide it."""
 EXCUSED_SECONDS = 600.0
 """An excused host is not suspected again for this long."""
 AWAITED_SECONDS = 180.0
@@ -96,6 +96,8 @@ class Suspect:
     """Tasks wait for another attempt, or their failures on other hosts are doubted: they may come to it."""
     others: bool
     """Another host could run them, and is not suspected itself."""
+    serving: bool = False
+    """Of a suspected or excused host: such a host has a lease of the group, or tries one of them now."""
     fails_trials: bool = False
     """Some of its doubted tasks are trials for another suspected host: see :func:`with_trials`."""
     away_seconds: float | None
@@ -114,6 +116,16 @@ class Suspect:
     def is_over(self) -> bool:
         """Whether the time of the phase has passed."""
         return self.left_seconds is not None and self.left_seconds <= 0
+
+    @property
+    def fails_elsewhere(self) -> bool:
+        """Whether its tasks are to blame, since they fail on other hosts too."""
+        return self.failed_elsewhere - self.succeeded_elsewhere >= SUCCEEDED_ELSEWHERE
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether no other host is expected, or one that is there has not tried its tasks for too long."""
+        return (self.others and self.is_over) or not self.expects_another()
 
 
 def with_trials(suspects: Sequence[Suspect]) -> Sequence[Suspect]:
@@ -141,7 +153,8 @@ def judge(suspect: Suspect, *, goes_on: bool, quarantine_after: int = QUARANTINE
             kept = suspect.expects_another(QUARANTINE_KEPT_SECONDS)
             return Verdict.RELEASE if kept else Verdict.FORGET
         case Phase.EXCUSED:
-            return Verdict.FORGET if suspect.is_over else Verdict.FAIL
+            tried = suspect.serving and not suspect.fails_elsewhere
+            return Verdict.FORGET if suspect.is_over or tried else Verdict.FAIL
         case Phase.SUSPECTED:
             return _suspected(suspect)
         case _:
@@ -160,8 +173,7 @@ def _watched(suspect: Suspect, quarantine_after: int) -> Verdict:
 def _suspected(suspect: Suspect) -> Verdict:
     if suspect.succeeded_elsewhere >= SUCCEEDED_ELSEWHERE:
         return Verdict.QUARANTINE
-    failed = suspect.failed_elsewhere - suspect.succeeded_elsewhere
-    if suspect.is_over or not suspect.expects_another() or failed >= SUCCEEDED_ELSEWHERE:
+    if suspect.fails_elsewhere or (suspect.is_undecided and not suspect.serving):
         return Verdict.EXCUSE
     if suspect.trying:
         return Verdict.WAIT

@@ -9,8 +9,8 @@ the order:
 * a good host is never quarantined;
 * a task that is not broken fails for good at most four times on each broken host of its group, unless for
   a while no good host was there that could try it: none was in contact within three minutes, or they worked
-  for other task groups for three minutes after the last failure; with one broken task in the group, unless it
-  has made a good host suspected; with more of them the tasks may be to blame;
+  for other task groups for three minutes after the last failure; with more than one broken task in the group
+  they may be to blame;
 * nothing stands still for long while a host is there.
 """
 
@@ -28,11 +28,15 @@ from mitosis.contracts.errors import LeaseLost
 from mitosis.contracts.task import RetryPolicy, TaskSubmission
 from mitosis.contracts.wire import ClaimedTask, TaskReport
 from mitosis.store.leases.look import look
+from mitosis.store.managers.workers import record_workers
 from tests.support.blame_plans import (
+    COME,
     DRAINED,
     FOUR,
     FULL,
+    HICCUP,
     IDLE,
+    LONG,
     PLANS,
     SWAPPED,
     GroupPlan,
@@ -48,6 +52,8 @@ STEPS = 600
 WORK_SECONDS = 1.0
 """A step in which a host reports takes so long; another one until the next look."""
 LOOK_SECONDS = 10.0
+QUIET_SECONDS = 60.0
+"""Between looks while tasks run and no host is in doubt."""
 LONGEST_PAUSE_SECONDS = 240.0
 DOUBTED_SECONDS = 75.0
 """A failure is doubted for 60 s; looks are 10 s apart."""
@@ -78,10 +84,9 @@ class Running:
     believed_until: float = 0.0
     """A host is excused until then because no good one could try its tasks."""
     excused: set[UUID] = field(default_factory=set)
-    misled: bool = False
-    """A good host was suspected: it failed a task that is broken."""
-    failed_at: float = 0.0
-    """When a task failed that is not broken."""
+    failed_at: dict[UUID, float] = field(default_factory=dict)
+    """Of each host: when a task failed there that is not broken."""
+    suspected: set[UUID] = field(default_factory=set)
 
     def is_broken(self, task_id: int) -> bool:
         return self.tasks[task_id] in self.plan.broken
@@ -104,8 +109,10 @@ class Fleet:
     )
     """Of each task: when and on which host it failed."""
     due_in: float | None = None
-    began: dict[tuple[UUID, int, int], float] = field(default_factory=dict)
-    """When each attempt was first seen on its host."""
+    began: dict[tuple[UUID, int, int], tuple[float, bool]] = field(default_factory=dict)
+    """When each attempt was first seen on its host, and whether it fails because of it."""
+    quiet: bool = False
+    """No host is in doubt."""
     repaired: set[UUID] = field(default_factory=set)
 
     @property
@@ -158,14 +165,17 @@ class Fleet:
         facts = await self.machine.facts()
         self._note_who_could_try(facts)
         reported = await self._turns(facts)
-        await self._pass(WORK_SECONDS if reported else LOOK_SECONDS)
+        runs = any(host.running for host in self.machine.hosts.values() if host.reachable)
+        rests = self.quiet and runs and not self.back_at and number > RESUMED_IN_STEP
+        await self._pass(WORK_SECONDS if reported else QUIET_SECONDS if rests else LOOK_SECONDS)
         is_due = self.due_in is not None and self.due_in <= 0.0
         is_poked = ("scheduler", None) in await self.w.pokes()
         if is_due or is_poked or (await look(self.w.store)).what:
             answer = await self.machine.round()
             self.due_in = answer.next_round_in_seconds
+        self.quiet = True
         for group in self.groups.values():
-            await self._note_phases(group)
+            await self._note_phases(group, facts)
             await self._note_lost(group)
         await self._no_good_host_is_quarantined()
 
@@ -195,9 +205,11 @@ class Fleet:
 
     async def _give(self, verb: str, index: int) -> None:
         """Do that to a host or a task group, if there is one with this number."""
-        if verb in ("drain", "resume", "repair") and index < len(self.order):
+        if verb in ("drain", "resume", "repair", "no workers") and index < len(self.order):
             known = self.machine.oracle.hosts[self.order[index]]
             match verb:
+                case "no workers":
+                    await self._pause(self.machine.hosts[known.id])
                 case "drain":
                     await self.machine.drain(known, now=False)
                 case "resume":
@@ -211,6 +223,11 @@ class Fleet:
             elif verb in ("close", "reopen", "cancel"):
                 await self.machine.end_group(group.known, verb)
                 await self.machine._follow(group.known.id)
+
+    async def _pause(self, host: MachineHost) -> None:
+        """Let it fail to start workers."""
+        if host.reachable and host.agent.epoch:
+            await record_workers(self.machine.w.store, host.id, host.agent.epoch, "no memory")
 
     async def _turns(self, facts: Facts) -> bool:
         """Let each host act, and report some of what it runs; return whether any did."""
@@ -245,20 +262,25 @@ class Fleet:
 
     def _is_over(self, host: MachineHost, task: ClaimedTask) -> bool:
         group = next(group for group in self.groups.values() if task.task_id in group.tasks)
-        began = self.began.setdefault((host.id, task.task_id, task.attempt), self.clock)
-        is_long = group.tasks[task.task_id] % 5 == 0
-        return not is_long or self.clock - began >= group.plan.long_seconds
+        began, fails = self._begin(host, group, task)
+        is_long = group.plan.all_long or group.tasks[task.task_id] % 5 == 0
+        return fails or not is_long or self.clock - began >= group.plan.long_seconds
+
+    def _begin(self, host: MachineHost, group: Running, task: ClaimedTask) -> tuple[float, bool]:
+        """Return when the attempt began, and whether it fails: what runs goes on when a host breaks."""
+        key = (host.id, task.task_id, task.attempt)
+        return self.began.setdefault(key, (self.clock, self.fails(host.id, group)))
 
     def _end_of(self, host: MachineHost, task: ClaimedTask) -> TaskReport:
         group = next(group for group in self.groups.values() if task.task_id in group.tasks)
-        fails = self.fails(host.id, group)
+        began, fails = self._begin(host, group, task)
         self.done[host.id] += 1
-        facts: dict[str, Any] = {"started_at": self.clock + 1.0, "finished_at": self.clock + 1.5}
+        facts: dict[str, Any] = {"started_at": began + 1.0, "finished_at": self.clock + 1.5}
         if not fails and not group.is_broken(task.task_id):
             return succeeded(task, **facts)
         self.runs[task.task_id].append((self.clock, self.order.index(host.id)))
         if not group.is_broken(task.task_id):
-            group.failed_at = self.clock
+            group.failed_at[host.id] = self.clock
         return failed(task, exit_code=42, **facts)
 
     # --- what must hold ---------------------------------------------------------------------------
@@ -284,11 +306,24 @@ class Fleet:
         leases = [lease for lease in facts.on_host(host) if lease.state != "offered"]
         if any(lease.group == group.known.id for lease in leases if lease.lives):
             return False
-        awaited = self.clock - group.failed_at < AWAITED_SECONDS - LOOK_SECONDS
+        failed_at = [group.failed_at.get(one, 0.0) for one in group.suspected]
+        last = min(failed_at, default=max(group.failed_at.values(), default=0.0))
+        awaited = self.clock - last < AWAITED_SECONDS - LOOK_SECONDS
         ends = any(not lease.lives and lease.claimed for lease in leases)
         return bool(leases) and (ends or not awaited)
 
-    async def _note_phases(self, group: Running) -> None:
+    def _serves(self, host: UUID, group: Running, facts: Facts) -> bool:
+        known = self.machine.oracle.hosts[host]
+        return (
+            known.silent_since is None
+            and not known.draining
+            and any(
+                lease.group == group.known.id and lease.state == "active" and not lease.draining
+                for lease in facts.on_host(host)
+            )
+        )
+
+    async def _note_phases(self, group: Running, facts: Facts) -> None:
         rows = await self.w.rows(
             "SELECT m.uuid, f.phase FROM host_failures AS f JOIN managers AS m ON m.id = f.manager_id"
             " JOIN task_groups AS g ON g.id = f.group_id WHERE g.uuid = %s AND f.kind = 'tasks_failed'",
@@ -299,8 +334,15 @@ class Fleet:
         if excused - group.excused and at is not None and self.clock - at <= DOUBTED_SECONDS:
             group.believed_until = self.clock + EXCUSED_SECONDS + LOOK_SECONDS
         group.excused = excused
-        suspected = {row["uuid"] for row in rows if row["phase"] == "suspected"} | excused
-        group.misled |= any(self.is_good(host, group) for host in suspected)
+        group.suspected = {row["uuid"] for row in rows if row["phase"] == "suspected"}
+        self.quiet &= all(row["phase"] == "quarantined" for row in rows)
+        blamed = {row["uuid"] for row in rows if row["phase"] in ("suspected", "excused")}
+        serving = any(
+            self.is_good(host, group) and self._serves(host, group, facts)
+            for host in set(self.order) - blamed
+        )
+        if serving:
+            group.believed_until = min(group.believed_until, self.clock + 2 * LOOK_SECONDS)
 
     async def _note_lost(self, group: Running) -> None:
         rows = await self.w.rows(
@@ -313,7 +355,7 @@ class Fleet:
         group.failed |= new
         unwatched = group.unwatched_at
         excused = unwatched is not None and self.clock - unwatched <= DOUBTED_SECONDS
-        excused = excused or self.clock <= group.believed_until or group.misled
+        excused = excused or self.clock <= group.believed_until
         if not new or excused or len(group.plan.broken) > 1 or not self._has_places(group):
             return
         group.lost |= new
@@ -389,6 +431,9 @@ async def test_random_fleets_with_several_groups_keep_the_rules_of_blame(databas
             IDLE,
             FOUR,
             DRAINED,
+            LONG,
+            HICCUP,
+            COME,
         ]
 
         @settings(

@@ -328,7 +328,7 @@ async def a_doubted_failure_becomes_final(w: World) -> AsyncIterator[None]:
 @cause
 async def the_time_of_a_suspicion_is_over(w: World) -> AsyncIterator[None]:
     _, other = await with_failures(w, 6)
-    await other.claim()
+    await w.rows("UPDATE leases SET draining = true WHERE epoch = %s", other.epoch)
     yield
     await judged_now(w)
 

@@ -24,9 +24,13 @@ TWO_CORES = WorkerAllocationPlan(worker_count=2, cpu_binding=EXCLUSIVE)
 OTHERS = {
     "free": True,
     "too small": False,
-    "workers not started": False,
+    "workers not started": True,
+    "workers not started for the fifth time": True,
+    "workers not started for the fifth time and a while": False,
     "workers not started, tried again now": True,
-    "no progress": False,
+    "no progress": True,
+    "no progress for the fifth time": False,
+    "setup failed": False,
     "unreachable": True,
     "unreachable, and for another group before": False,
     "no progress before a change of the hook": True,
@@ -54,6 +58,7 @@ async def fail_before(w: World, other: str, host: Host, group: UUID) -> None:
         "workers": HostFailureKind.WORKERS_NOT_STARTED,
         "no progress": HostFailureKind.NO_PROGRESS,
         "unreachable": HostFailureKind.UNREACHABLE,
+        "setup": HostFailureKind.SETUP_FAILED,
     }
     times = 5 if "fifth" in other else 1
     for kind in [kind for word, kind in kinds.items() if other.startswith(word)] * times:
