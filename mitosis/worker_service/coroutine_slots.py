@@ -2,12 +2,15 @@
 
 A coroutine that goes on after its cancel or timeout and its grace cannot be killed. It is reported as it
 would have ended, and its slot stays taken until it ends. If it blocks its event loop then, no other handler
-of the process can go on: the process ends, and gives the others back. If the event loop itself is lost, which
-handler did it is unknown: the process ends without a goodbye, so what it held counts as lost with it.
+of the process can go on: the process ends, and gives the others back. A handler that blocks the loop before
+its own end delays the others and ends nothing; those that have not begun do not time out. If the event loop
+itself is lost, which handler did it is unknown: the process ends without a goodbye, so what it held counts as
+lost with it.
 """
 
 import asyncio
 import logging
+import threading
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +19,6 @@ import msgspec
 
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.errors import MitosisError
-from mitosis.contracts.outcome import FailureKind
 from mitosis.contracts.run_spec import RunSpec
 from mitosis.contracts.wire import ClaimedTask, ClaimTasks
 from mitosis.execution.backoff import until_reached
@@ -29,10 +31,10 @@ from mitosis.execution.session import HANG_MARGIN_SECONDS
 from mitosis.ipc.messages import RunTask
 from mitosis.worker.report import Ended, encode_report
 from mitosis.worker_service.attempts import Groups
-from mitosis.worker_service.coroutines import CoroutineThread, HandlerRun, call_soon, timeout_text
+from mitosis.worker_service.coroutines import CoroutineThread, HandlerRun, call_soon
 
 BLOCKED_SECONDS = 10.0
-"""An event loop that a handler has blocked for so long after its end was reported is given up."""
+"""An event loop is given up that one step of a handler blocks for so long after its end was reported."""
 log = logging.getLogger(__name__)
 
 _spec = msgspec.json.Decoder(RunSpec)
@@ -47,6 +49,12 @@ class _Slot:
     run: HandlerRun
     settled: bool = False
     """Its end is reported, or is not to be."""
+    timer: asyncio.TimerHandle | None = None
+    """Gives it up if it goes on after its timeout or cancel; then looks whether it blocks the others."""
+
+    def stop_timer(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
 
 
 class CoroutineSlots:
@@ -150,21 +158,21 @@ class CoroutineSlots:
         key = AttemptKey(claimed.task_id, claimed.attempt)
         if key in self._taken:
             return
-        task = RunTask(key, bytes(claimed.spec))
-
-        def ended(how: Ended) -> None:
-            self._loop.call_soon_threadsafe(self._ended, key, how)
-
-        spec = _spec.decode(claimed.spec)
-        slot = _Slot(self._free.pop(), task, self._thread.run(key, spec, ended))
-        self._taken[key] = slot
+        task, spec = RunTask(key, bytes(claimed.spec)), _spec.decode(claimed.spec)
+        ended, began = partial(call_soon, self._loop, self._ended, key), None
         if (seconds := spec.timeout_seconds) is not None:
-            how = Ended(kind=FailureKind.TIMEOUT, message=timeout_text(seconds))
-            latest = seconds + spec.kill_grace_seconds + HANG_MARGIN_SECONDS
-            self._loop.call_later(latest, self._give_up, slot, how)
+            latest = seconds + spec.kill_grace_seconds
+            began = partial(call_soon, self._loop, self._began, key, latest)
+        run = self._thread.run(key, spec, ended, began)
+        self._taken[key] = _Slot(self._free.pop(), task, run)
+
+    def _began(self, key: AttemptKey, latest: float) -> None:
+        if (slot := self._taken.get(key)) is not None:
+            self._give_up_after(slot, latest)
 
     def _ended(self, key: AttemptKey, how: Ended) -> None:
         slot = self._taken.pop(key)
+        slot.stop_timer()
         self._free.append(slot.number)
         self._changed.set()
         self._report(slot, how)
@@ -182,27 +190,49 @@ class CoroutineSlots:
 
     def _cancel(self, key: AttemptKey, text: str, grace_seconds: float) -> None:
         slot = self._taken.get(key)
-        if slot is None or slot.run.cancelled_for is not None:
+        if slot is None:
             return
         slot.run.cancel(text)
-        how = Ended(kind=FailureKind.CANCELLED, message=text)
-        self._loop.call_later(grace_seconds + HANG_MARGIN_SECONDS, self._give_up, slot, how)
+        self._give_up_after(slot, grace_seconds)
 
-    def _give_up(self, slot: _Slot, how: Ended) -> None:
-        """Report what should have ended, if it has not."""
-        key = slot.task.key
-        if slot.settled or self._taken.get(key) is not slot:
+    def _give_up_after(self, slot: _Slot, seconds: float) -> None:
+        """Report what has not ended after ``seconds`` and a margin; a second call can only shorten that."""
+        due = self._loop.time() + seconds + HANG_MARGIN_SECONDS
+        if slot.settled or (slot.timer is not None and slot.timer.when() <= due):
             return
-        log.warning("handler.goes_on", extra={"task_id": key.task_id, "attempt": key.attempt})
-        how.message = f"{how.message}; the handler went on"
-        self._report(slot, how)
-        self._thread.call_if_blocked(BLOCKED_SECONDS, self._end_blocked)
+        slot.stop_timer()
+        slot.timer = self._loop.call_at(due, self._give_up, slot)
+
+    def _give_up(self, slot: _Slot) -> None:
+        if slot.settled:
+            return
+        self._report(slot, slot.run.overdue())
+        if slot.run.began_at is not None:
+            key = slot.task.key
+            log.warning("handler.goes_on", extra={"task_id": key.task_id, "attempt": key.attempt})
+            self._look_whether_it_blocks(slot, None)
+
+    def _look_whether_it_blocks(self, slot: _Slot, since: threading.Event | None) -> None:
+        """End the process if what was given up blocks the others in one step since the last look.
+
+        Args:
+            slot: of what was given up; it is looked at until it ends.
+            since: set if the step of the last look is over; None if another handler was executed then.
+        """
+        if self._closed or self.over.is_set():
+            return
+        executes = self._thread.executes(slot.run)
+        if executes and since is not None and not since.is_set():
+            self._end_blocked()
+            return
+        ping = self._thread.ping() if executes else None
+        look = self._look_whether_it_blocks
+        slot.timer = self._loop.call_later(BLOCKED_SECONDS, look, slot, ping)
 
     def _end_blocked(self) -> None:
-        if not self._closed:
-            log.error("handlers.blocked", extra={"seconds": BLOCKED_SECONDS})
-            self.blocked = True
-            self._end_at_once()
+        log.error("handlers.blocked", extra={"seconds": BLOCKED_SECONDS})
+        self.blocked = True
+        self._end_at_once()
 
     def _end_lost(self) -> None:
         self.lost = True

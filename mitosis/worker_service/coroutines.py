@@ -14,6 +14,7 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +52,21 @@ def call_soon(
 class HandlerRun:
     """One call of a handler."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        timeout_seconds: float | None,
+        ended: Callable[[Ended], object],
+    ) -> None:
         self.cancelled_for: str | None = None
         """Why it is cancelled, if it is."""
-        self.is_over = False
+        self.began_at: float | None = None
+        """The time of its first step; None before. What is cancelled then never begins."""
         self.task: asyncio.Task[None] | None = None
         self._loop = loop
+        self._timeout_seconds = timeout_seconds
+        self._ended = ended
+        self._is_over = False
 
     def cancel(self, message: str) -> None:
         """Cancel the coroutine, from any thread. Another call changes nothing."""
@@ -64,9 +74,56 @@ class HandlerRun:
             self.cancelled_for = message
             call_soon(self._loop, self._cancel)
 
+    def overdue(self) -> Ended:
+        """Return how it is reported when it goes on after its cancel or timeout."""
+        if self.cancelled_for is not None:
+            how = Ended(kind=FailureKind.CANCELLED, message=self.cancelled_for)
+        else:
+            how = Ended(kind=FailureKind.TIMEOUT, message=timeout_text(self._timeout_seconds))
+        how.finished_at = time.time()
+        if self.began_at is None:
+            how.started_at = how.finished_at
+        else:
+            how.started_at, how.message = self.began_at, f"{how.message}; the handler went on"
+        return how
+
+    def end(self, how: Ended) -> None:
+        """Call ``ended``, once: a handler that cancels all tasks of its loop ends twice."""
+        if not self._is_over:
+            self._is_over = True
+            self._ended(how)
+
+    def not_begun(self) -> Ended:
+        """Return the end of what was cancelled before its first step: nothing of it has run."""
+        how = Ended(kind=FailureKind.CANCELLED, message=self.cancelled_for or "cancelled")
+        how.started_at = how.finished_at = time.time()
+        return how
+
+    def end_with(self, task: asyncio.Task[None]) -> None:
+        """End with the task that executes it, if neither the handler nor its error has."""
+        if task.cancelled():
+            self.end(self.not_begun())
+        elif (error := task.exception()) is not None:
+            message = f"its end could not be described: {_text(error)}"
+            how = Ended(kind=FailureKind.HANDLER_ERROR, message=message)
+            how.started_at, how.finished_at = self.began_at, time.time()
+            self.end(how)
+
     def _cancel(self) -> None:
         if self.task is not None:
             self.task.cancel()
+
+
+_run: ContextVar[HandlerRun | None] = ContextVar("_run", default=None)
+"""The call of a handler that the current task of the event loop works for."""
+
+
+class _Task(asyncio.Task[Any]):
+    """A task of the event loop of the handlers, which knows the handler that created it."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        self.run = _run.get()
+        super().__init__(*arguments, **named)
 
 
 class CoroutineThread:
@@ -82,6 +139,9 @@ class CoroutineThread:
         self._functions = functions
         self._scratch = scratch
         self._loop = asyncio.new_event_loop()
+        self._loop.set_task_factory(
+            lambda loop, coroutine, **named: _Task(coroutine, loop=loop, **named)
+        )
         self._thread: threading.Thread | None = None
         self._closing = False
 
@@ -92,37 +152,49 @@ class CoroutineThread:
         )
         self._thread.start()
 
-    def run(self, key: AttemptKey, spec: RunSpec, ended: Callable[[Ended], None]) -> HandlerRun:
-        """Call a handler; ``ended`` is called once, in the thread of the handlers."""
-        run = HandlerRun(self._loop)
+    def run(
+        self,
+        key: AttemptKey,
+        spec: RunSpec,
+        ended: Callable[[Ended], object],
+        began: Callable[[], object] | None = None,
+    ) -> HandlerRun:
+        """Call a handler.
 
-        def end(how: Ended) -> None:
-            if not run.is_over:  # a handler that cancels all tasks of its loop ends twice
-                run.is_over = True
-                ended(how)
+        Args:
+            key: of the attempt.
+            spec: what it calls.
+            ended: called once, in the thread of the handlers, unless the event loop is lost.
+            began: called at its first step, in the thread of the handlers; not if it is cancelled before.
+        """
+        run = HandlerRun(self._loop, spec.timeout_seconds, ended)
 
         async def execute() -> None:
-            end(await self._execute(run, key, spec))
-
-        def is_over(task: asyncio.Task[None]) -> None:
-            if task.cancelled():  # before its first step: nothing of it has run
-                now, why = time.time(), run.cancelled_for or "cancelled"
-                how = Ended(kind=FailureKind.CANCELLED, message=why)
-                how.started_at = how.finished_at = now
-                end(how)
+            if run.cancelled_for is not None:
+                run.end(run.not_begun())
+                return
+            run.began_at = time.time()
+            if began is not None:
+                began()
+            run.end(await self._execute(run, key, spec))
 
         def begin() -> None:
-            run.task = self._loop.create_task(execute())
-            run.task.add_done_callback(is_over)
+            run.task = _Task(execute(), loop=self._loop)  # a handler may set another factory
+            run.task.add_done_callback(run.end_with)
 
         call_soon(self._loop, begin)
         return run
 
-    def call_if_blocked(self, seconds: float, call: Callable[[], object]) -> None:
-        """Call this in the running loop unless the thread of the handlers answers within ``seconds``."""
-        ours = asyncio.get_running_loop()
-        later = ours.call_later(seconds, call)
-        call_soon(self._loop, call_soon, ours, later.cancel)
+    def executes(self, run: HandlerRun) -> bool:
+        """Return whether the event loop executes a step of this handler now, or of a task it created."""
+        task = asyncio.current_task(self._loop)
+        return task is not None and (task is run.task or getattr(task, "run", None) is run)
+
+    def ping(self) -> threading.Event:
+        """Return what is set as soon as the event loop has ended the step that it executes."""
+        answered = threading.Event()
+        call_soon(self._loop, answered.set)
+        return answered
 
     def close(self) -> None:
         """Stop the loop; a handler that blocks it is left behind."""
@@ -151,20 +223,27 @@ class CoroutineThread:
 
     async def _execute(self, run: HandlerRun, key: AttemptKey, spec: RunSpec) -> Ended:
         folder = self._scratch / f"{key.task_id}-{key.attempt}"
-        started_at = time.time()
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            task_of_coroutine.set(_context(key, spec, folder))
-            ended = await self._call(run, spec)
-        except OSError as error:
-            ended = Ended(kind=FailureKind.NOT_STARTED, message=f"{folder}: {error.strerror}")
+            function = self._prepared(key, spec, folder)
+        except Exception as error:  # noqa: BLE001 - variables of the task, its handler
+            text = _text(error) if not isinstance(error, OSError) else str(error.strerror)
+            ended = Ended(kind=FailureKind.NOT_STARTED, message=f"{folder}: {text}")
+        else:
+            _run.set(run)
+            ended = await self._call(run, spec, function)
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
-        ended.started_at, ended.finished_at = started_at, time.time()
+            with suppress(Exception):  # as RecursionError
+                shutil.rmtree(folder, ignore_errors=True)
+        ended.started_at, ended.finished_at = run.began_at, time.time()
         return ended
 
-    async def _call(self, run: HandlerRun, spec: RunSpec) -> Ended:
-        function = self._functions[spec.handler or ""]
+    def _prepared(self, key: AttemptKey, spec: RunSpec, folder: Path) -> Function:
+        """Make the folder and the context of an attempt; return its handler."""
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        task_of_coroutine.set(_context(key, spec, folder))
+        return self._functions[spec.handler or ""]
+
+    async def _call(self, run: HandlerRun, spec: RunSpec, function: Function) -> Ended:
         limit = asyncio.timeout(spec.timeout_seconds)
         try:
             async with limit:
@@ -177,7 +256,7 @@ class CoroutineThread:
                 return Ended(kind=FailureKind.CANCELLED, message=run.cancelled_for)
             if limit.expired():
                 return Ended(kind=FailureKind.TIMEOUT, message=timeout_text(spec.timeout_seconds))
-            message = "".join(traceback.format_exception_only(error)).strip()
+            message = _text(error)
             if isinstance(error, SystemExit):  # as the worker of an agent says it
                 message = f"called sys.exit({error.code!r})"
             return Ended(
@@ -185,6 +264,10 @@ class CoroutineThread:
                 message=message,
                 traceback="".join(traceback.format_exception(error)),
             )
+
+
+def _text(error: BaseException) -> str:
+    return "".join(traceback.format_exception_only(error)).strip()
 
 
 async def _applied(function: Function, arguments: dict[str, Any] | list[Any] | None) -> Any:

@@ -115,8 +115,7 @@ class Service:
         self._link.connect(self._registration, self._reporter, lambda: self.slots.held)
         self._stop = asyncio.Event()
         self._kill = asyncio.Event()
-        self._lack: MitosisError | None = None
-        """Why this process cannot work."""
+        self._is_refused = False
 
     def stop(self) -> None:
         """End in order: what runs is finished. When called again, what runs is stopped and given back."""
@@ -140,8 +139,8 @@ class Service:
                 await self._say_goodbye()
         finally:
             self._api.close()
-        if self._lack is not None:
-            raise self._lack
+        if (lack := self._lack()) is not None:
+            raise lack
 
     async def _work(self) -> bool:
         """Work until :meth:`stop`; return whether a goodbye may give back what the API counts as held."""
@@ -197,12 +196,17 @@ class Service:
     async def _refused(self) -> None:
         """Wait until the session ends by itself: the API refuses it, or no handler can go on."""
         await self.slots.over.wait()
+        self._is_refused = True
+
+    def _lack(self) -> MitosisError | None:
+        """Return why this process could not work; None if it was stopped."""
         if isinstance(self.slots, CoroutineSlots) and self.slots.blocked:
-            self._lack = Unavailable("a handler that has not ended in time blocks all others")
-        elif self._has_lost_handlers():
-            self._lack = Unavailable("a handler has closed the event loop of all handlers")
-        else:
-            self._lack = ConfigurationError("the API gives this process no tasks (claim.refused)")
+            return Unavailable("a handler that has not ended in time blocks all others")
+        if self._has_lost_handlers():
+            return Unavailable("a handler has closed the event loop of all handlers")
+        if self._is_refused:
+            return ConfigurationError("the API gives this process no tasks (claim.refused)")
+        return None
 
     def _has_lost_handlers(self) -> bool:
         """Return whether what ran is lost as in a crash: no goodbye may give it back at no charge."""

@@ -38,7 +38,6 @@ TESTED_ELSEWHERE = {
     "mitosis/cli/worker/commands.py": "integration/cli/test_workers.py",
     "mitosis/cli/worker/process.py": "integration/worker_service/test_service.py",
     "mitosis/cli/worker/view.py": "integration/cli/test_workers.py",
-    "mitosis/worker_service/coroutines.py": "unit/worker_service/test_coroutine_slots.py",
     "mitosis/worker_service/task_files.py": "unit/worker_service/test_discovery.py",
     "mitosis/worker_service/process.py": "integration/worker_service/test_service.py",
     "mitosis/cli/user/commands.py": "integration/cli/test_users.py",
