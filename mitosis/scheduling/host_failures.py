@@ -196,8 +196,7 @@ _SENTENCES: Mapping[HostFailureKind, Callable[[HostFailure, str], str]] = {
         f"made no progress{_times(failure)}: {failure.reason}; {_again(failure)}"
     ),
     HostFailureKind.TASKS_FAILED: lambda failure, _: (
-        f"may be broken: the last {failure.failures} tasks that ended there failed, and no other host"
-        " ran them"
+        f"may be broken: the last {failure.failures} tasks that ended there failed; {failure.reason}"
     ),
     HostFailureKind.SUSPECTED: lambda failure, _: (
         f"is suspected: {failure.reason}; it gets no more before some of them were tried on other hosts"

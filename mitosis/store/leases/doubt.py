@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import LiteralString
+from uuid import UUID
 
 from mitosis.contracts.errors import DatabaseUnavailable, NotFound
 from mitosis.contracts.host_failures import PAUSES, HostFailureKind
@@ -41,6 +42,8 @@ from mitosis.store.store import Store
 SQL = load("leases/doubt.sql")
 MESSAGE = '{"message":"'
 """The start of the detail of a crash; the statements insert the number of crashes before the message."""
+ALONE = "no other host could try them"
+"""Why nothing follows from the failures of a host that is watched, or was believed."""
 GIVEN_UP = MESSAGE + "Worker failed "
 JUDGED_AGAIN_SECONDS = 10.0
 """While a failure is doubted or a host suspected, the round judges so often (protocol P7)."""
@@ -137,6 +140,10 @@ class _Known:
         return self.left_seconds is not None and self.left_seconds <= 0
 
     @property
+    def is_kept_quarantined(self) -> bool:
+        return self.phase is Phase.QUARANTINED and self.same_process and not self.is_due
+
+    @property
     def is_over(self) -> bool:
         """Whether nothing that is known about the host counts any more."""
         match self.phase:
@@ -154,6 +161,19 @@ class _InDoubt:
 
     number: int
     goes_on: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _OfHost:
+    """A row of ``groups_of_doubted``."""
+
+    group_number: int
+    manager_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Doubted:
+    tasks: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +230,22 @@ async def judge_group(connection: Connection, group_number: int, quarantine_afte
     await _judge(connection, await lock_group(connection, group_number), quarantine_after)
 
 
+async def release_doubted(
+    connection: Connection, manager_id: UUID, task_group_id: UUID | None
+) -> None:
+    """Give doubted failures on a host another attempt, and lock the task groups that blame it.
+
+    Of one task group, or of all (None). Else they would be counted again by the next judgement.
+    """
+    values = {"manager": manager_id, "group": task_group_id}
+    for row in await fetch_all(connection, _OfHost, SQL["groups_of_doubted"], values):
+        with suppress(NotFound):  # deleted since
+            await lock_group(connection, row.group_number)
+            numbers = {"group_number": row.group_number, "manager_number": row.manager_number}
+            found = await fetch_one(connection, _Doubted, SQL["doubted"], numbers)
+            await _release(connection, numbers, found.tasks if found is not None else ())
+
+
 async def end_leases_of_blamed(connection: Connection) -> int:
     """End the leases of quarantined hosts, and of suspected ones that run nothing; return how many."""
     return (await connection.execute(SQL["end_leases"])).rowcount
@@ -219,22 +255,21 @@ async def _note(connection: Connection, failed: Failed) -> None:
     """Note that the host succeeded, that its probe failed, or that more tasks failed there."""
     numbers = {"group_number": failed.group_number, "manager_number": failed.manager_number}
     known = await fetch_one(connection, _Known, SQL["known"], numbers)
+    if known is not None and known.is_kept_quarantined:  # only what began as a probe counts
+        return
     if not failed.tasks:
         if failed.succeeded and known is not None:
             await _set_phase(connection, numbers, Phase.CLEARED, "it succeeded", 0, 0.0)
         return
     fresh = failed.succeeded or (known is not None and known.is_over)
     if known is not None and known.phase is Phase.QUARANTINED and not fresh:
-        if known.is_due:
-            seconds = pause_seconds(known.failures + 1)
-            await _set_phase(
-                connection, numbers, Phase.QUARANTINED, None, known.failures + 1, seconds
-            )
+        seconds = pause_seconds(known.failures + 1)
+        await _set_phase(connection, numbers, Phase.QUARANTINED, None, known.failures + 1, seconds)
         return
     values = {
         **numbers,
         "tasks": number_array(failed.tasks),
-        "reason": "the last tasks that ended there failed",
+        "reason": ALONE,
         "hold": DOUBT_SECONDS,
         "fresh": fresh,
     }
@@ -304,7 +339,7 @@ async def _apply(
             await _try_elsewhere(connection, numbers, suspect)
         case Verdict.EXCUSE:
             await _fail(connection, numbers, suspect)
-            reason = "its tasks fail on other hosts too, or no other host could try them"
+            reason = "they fail on other hosts too" if suspect.fails_elsewhere else ALONE
             await _enter(connection, numbers, suspect, Phase.EXCUSED, reason)
         case Verdict.QUARANTINE | Verdict.RELEASE:
             await _quarantine(connection, numbers, suspect)

@@ -3,10 +3,17 @@
 
 -- name: blamed
 -- Whether the host m is suspected or quarantined for the group of v, or would be if there were another host.
--- The last is no reason to believe a host that is quarantined already.
+-- The last is no reason to believe a host that is quarantined already; nor is it one to believe a host that is
+-- suspected for that many failures if m is suspected for fewer: a wrong task failed there.
 EXISTS (SELECT FROM host_failures AS q
          WHERE q.group_id = v.group_id AND q.manager_id = m.id AND q.kind = 'tasks_failed'
-           AND (q.phase = 'suspected' OR (q.phase = 'quarantined' AND q.incarnation = m.incarnation)
+           AND ((q.phase = 'suspected'
+                 AND NOT (q.failures < %(quarantine_after)s
+                          AND EXISTS (SELECT FROM host_failures AS own
+                                       WHERE own.group_id = v.group_id AND own.manager_id = v.manager_id
+                                         AND own.kind = 'tasks_failed' AND own.phase = 'suspected'
+                                         AND own.failures >= %(quarantine_after)s)))
+                OR (q.phase = 'quarantined' AND q.incarnation = m.incarnation)
                 OR (q.phase = 'watched' AND q.failures >= %(quarantine_after)s
                     AND NOT EXISTS (SELECT FROM host_failures AS own
                                      WHERE own.group_id = v.group_id AND own.manager_id = v.manager_id
@@ -77,12 +84,13 @@ EXISTS (SELECT FROM host_failures AS q
            FROM (SELECT nullif(g.worker_allocation_plan -> 'cpu_binding', 'null') AS plan) AS a) AS b)
 
 -- name: busy_since
--- Since when the host m is kept from new tasks: the start of the oldest task under a lease that ends or drains, or the last step of a setup or teardown for another group. Null: by nothing.
+-- Since when the host m is kept from new tasks: the start of the oldest task under a lease that ends or drains, or the last
+-- step of a teardown, or of a setup for another group. Null: by nothing.
 least((SELECT min(o.started_at) FROM leases AS n JOIN open_task AS o ON o.group_id = n.group_id AND o.epoch = n.epoch
         WHERE n.manager_id = m.id AND n.kind = 'manager' AND (n.state = 'ending' OR n.draining) AND o.state = 1),
       (SELECT min(x.changed_at) FROM environments AS x
-        WHERE x.manager_id = m.id AND x.group_id <> g.id AND x.state <> 'gone'
-          AND x.state IN ('preparing', 'tearing_down', 'owed')))
+        WHERE x.manager_id = m.id
+          AND (x.state IN ('tearing_down', 'owed') OR (x.state = 'preparing' AND x.group_id <> g.id))))
 
 -- name: fails_there
 -- Whether tasks of the group g fail on the host of its lease n, and it has had no success since.
@@ -220,7 +228,8 @@ SELECT %(group_number)s, m.id, 'tasks_failed', 'watched', cardinality(%(tasks)s:
        tasks = CASE WHEN %(fresh)s THEN excluded.tasks ELSE (f.tasks
                     || ARRAY(SELECT t.id FROM unnest(%(tasks)s::bigint[]) AS t (id)
                               WHERE t.id <> ALL(f.tasks)))[1:32] END,
-       reason = excluded.reason, failed_at = now(),
+       reason = CASE WHEN %(fresh)s OR f.phase = 'watched' THEN excluded.reason ELSE f.reason END,
+       failed_at = now(),
        incarnation = excluded.incarnation
 
 -- name: set_phase
@@ -261,12 +270,27 @@ UPDATE open_task AS o
   FROM forgiven AS f
  WHERE o.group_id = %(group_number)s AND o.state = 5 AND o.id = f.task_id
 
+-- name: groups_of_doubted
+-- Task groups that blame a host or doubt failures there.
+SELECT v.group_id AS group_number, v.manager_id AS manager_number
+  FROM (SELECT f.group_id, f.manager_id FROM host_failures AS f WHERE f.kind = 'tasks_failed'
+        UNION SELECT o.group_id, o.avoid FROM open_task AS o WHERE o.state = 5) AS v
+  JOIN managers AS m ON m.id = v.manager_id
+  JOIN task_groups AS g ON g.id = v.group_id
+ WHERE m.uuid = %(manager)s AND (%(group)s::uuid IS NULL OR g.uuid = %(group)s::uuid)
+ ORDER BY v.group_id
+
+-- name: doubted
+SELECT ARRAY(SELECT o.id FROM open_task AS o
+              WHERE o.group_id = %(group_number)s AND o.state = 5 AND o.avoid = %(manager_number)s
+              ORDER BY o.id) AS tasks
+
 -- name: forgive
 -- A host is quarantined: open tasks get back every attempt that it failed.
 WITH forgiven AS (
     UPDATE task_failures AS f SET forgiven = true
      WHERE f.group_id = %(group_number)s AND f.manager_id = %(manager_number)s AND NOT f.forgiven
-       AND f.kind NOT IN ('host_lost', 'workers_lost')
+       AND f.kind NOT IN ('host_lost', 'workers_lost', 'terminated')
     RETURNING f.task_id, f.kind = ANY(%(crashes)b::text[]) AS crash
 ), sums AS (
     SELECT task_id, count(*) FILTER (WHERE NOT crash) AS exits, count(*) FILTER (WHERE crash) AS crashes

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from mitosis.contracts.host_failures import PAUSES, HostFailureKind
+from mitosis.store.leases.doubt import release_doubted
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.outbox import poke
 from mitosis.store.pg.rows import fetch_all
@@ -38,6 +39,8 @@ async def lift_failures(
         "kinds": [kind.value for kind in kinds],
     }
     async with store.database.transaction() as connection:
+        if HostFailureKind.QUARANTINED in kinds:
+            await release_doubted(connection, manager_id, task_group_id)
         lifted = await fetch_all(connection, _Lifted, SQL["lift"], values)
         await poke(connection, groups=[task_group_id] if task_group_id else [], scheduler=True)
     return [row.name for row in lifted]

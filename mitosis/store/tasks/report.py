@@ -112,8 +112,10 @@ class _Recorded:
     group_number: int | None
     manager_number: int | None
     failed_tasks: list[int] | None
-    """That failed after the last success in the batch."""
+    """That failed, and began after the last success in the batch."""
     succeeded: bool
+    clears: bool
+    """One that succeeded began after all whose failure here is doubted."""
     watched: bool
     """Tasks fail on this host, or it may judge others by its success (C-33)."""
     known_failures: int
@@ -195,10 +197,10 @@ async def _record(
 async def _judge_host(store: Store, row: _Recorded) -> None:
     if row.group_number is not None and row.manager_number is not None:
         tasks = sorted(row.failed_tasks or ())
-        failed = Failed(row.group_number, row.manager_number, tasks, row.succeeded)
+        failed = Failed(row.group_number, row.manager_number, tasks, row.clears)
         await judge_report(store, failed)
         if tasks:
-            known = 0 if row.succeeded else row.known_failures
+            known = 0 if row.clears else row.known_failures
             await log_lone_host(
                 store, row.group_number, row.manager_number, len(tasks), known_failures=known
             )

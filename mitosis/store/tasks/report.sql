@@ -72,8 +72,8 @@ WITH lease AS MATERIALIZED (
 ), failing AS MATERIALIZED (
     -- Failures that end their attempt. The policy of the task gives another attempt, or the failure is final;
     -- a final one is doubted while its host may be to blame (C-33): another host could run the task or is expected
-    -- back, or this one is quarantined and probed, and it has not succeeded since. recent: it ended after the last
-    -- success in this batch.
+    -- back, or this one is quarantined and probed, and it has not succeeded since. recent: it began after the last
+    -- success in this batch: what runs may go on when a host breaks.
     -- Every pause grows; without one of the task's own the first is none.
     SELECT s.id, f.retries, f.recent, NOT f.retries AND f.recent AND h.expected AND NOT EXISTS (
                SELECT FROM host_failures AS x
@@ -97,7 +97,7 @@ WITH lease AS MATERIALIZED (
                           AND (o.retry_exit_codes IS NULL
                                OR (s.kind = 'exit_code' AND s.exit_code = ANY(o.retry_exit_codes))) END) IS TRUE AS retries,
            s.kind NOT LIKE 'result_%%' AND s.termination_limit IS NULL AND NOT s.lost
-             AND coalesce(s.finished > (SELECT max(y.finished) FROM said AS y WHERE y.outcome = 'succeeded'), true)
+             AND coalesce(s.started > (SELECT max(y.started) FROM said AS y WHERE y.outcome = 'succeeded'), true)
                AS recent) AS f
      CROSS JOIN LATERAL (SELECT CASE WHEN s.lost THEN o.lost_count
                                      WHEN s.crash_limit IS NULL THEN o.exit_failures
@@ -210,6 +210,12 @@ WITH lease AS MATERIALIZED (
 )
 SELECT l.state AS lease_state, v.group_id AS group_number, v.manager_id AS manager_number,
        (SELECT array_agg(id) FROM failing WHERE recent) AS failed_tasks, n.succeeded > 0 AS succeeded,
+       n.succeeded > 0 AND EXISTS (
+           SELECT FROM ended AS e
+            WHERE e.outcome = 'succeeded'
+              AND coalesce(to_timestamp(e.started) > (
+                      SELECT max(o.started_at) FROM open_task AS o
+                       WHERE o.group_id = v.group_id AND o.state = 5 AND o.avoid = v.manager_id), true)) AS clears,
        EXISTS (SELECT FROM host_failures AS f
                 WHERE f.group_id = v.group_id AND f.kind = 'tasks_failed'
                   AND (f.manager_id = v.manager_id OR f.phase IN ('watched', 'suspected'))) AS watched,

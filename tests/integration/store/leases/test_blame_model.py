@@ -62,6 +62,8 @@ class Plan:
     """The first good host did not take its first offer; it takes the next one after the same time."""
     crossed: bool = False
     """A round judges between each report and its own judgement."""
+    at_once: bool = False
+    """A batch begins when it is claimed, and what runs goes on when its host breaks."""
     small: bool = False
     """One more host is in contact and has too few cores for the group."""
 
@@ -81,6 +83,7 @@ PLANS = st.builds(
     away=st.sampled_from([0, 10, 60, 150]),
     missed=st.booleans(),
     crossed=st.booleans(),
+    at_once=st.booleans(),
     small=st.booleans(),
 )
 
@@ -147,6 +150,8 @@ class Fleet:
     done: list[int] = field(default_factory=list)
     held: defaultdict[int, list[ClaimedTask]] = field(default_factory=lambda: defaultdict(list))
     """Of each host: what it has claimed and not reported."""
+    begun: dict[int, tuple[float, bool]] = field(default_factory=dict)
+    """Of each host: when it claimed that, and whether it was broken then."""
     runs: dict[int, list[int]] = field(default_factory=dict)
     """Of each task: the hosts on which it failed or succeeded, in order."""
     back_in: dict[int, float] = field(default_factory=dict)
@@ -173,6 +178,7 @@ class Fleet:
         host, held = self.hosts[index], self.held[index]
         if not held:
             held += (await host.claim(self.plan.batch)).tasks
+            self.begun[index] = (float(sum(self.done)), self.is_bad(index))
         reported = held[: self.random.randint(1, len(held))] if held else []
         if reported:
             await host.report(*(self._run(index, task) for task in reported))
@@ -182,10 +188,13 @@ class Fleet:
 
     def _run(self, index: int, task: ClaimedTask) -> TaskReport:
         self.runs.setdefault(task.task_id, []).append(index)
+        began, was_bad = self.begun[index]
         at = float(sum(self.done))
-        fails = self.is_bad(index) or self.is_broken(task.task_id)
+        if not self.plan.at_once:
+            began, was_bad = at, self.is_bad(index)
+        fails = was_bad or self.is_broken(task.task_id)
         self.done[index] += 1
-        facts: dict[str, Any] = {"started_at": at, "finished_at": at + 0.5}
+        facts: dict[str, Any] = {"started_at": began, "finished_at": at + 0.5}
         if not fails:
             return succeeded(task, **facts)
         if self.plan.signal and not self.is_broken(task.task_id):
