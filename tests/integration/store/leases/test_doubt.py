@@ -161,6 +161,8 @@ async def test_tasks_that_fail_everywhere_end_as_failed_and_no_host_is_quarantin
         assert (await read_group(w.store, group)).tasks_failed == 60
         assert "quarantined" not in {row["phase"] for row in await w.rows(PHASES)}
         assert runs <= 66, "three tasks of each host were tried on the other"
+        reasons = await w.rows("SELECT reason FROM host_failures WHERE phase = 'excused'")
+        assert {"reason": "they fail on other hosts too"} in reasons
         assert {record.message for record in caplog.records} >= {"host.judged"}
 
 
@@ -186,7 +188,10 @@ async def test_a_lone_host_is_named_and_its_failures_are_final_at_once(
         assert f"; host {line}" in explained.line
         assert f"; {line}" in of_host.line
         (shown,) = (await get_manager(w.store, host.manager_id)).failures
-        assert shown.line.startswith("may be broken: the last 8 tasks")
+        text = (
+            "may be broken: the last 8 tasks that ended there failed; no other host could try them"
+        )
+        assert shown.line == text
         await fail_all(host, (await host.claim(8)).tasks)
         await w.rows(
             "UPDATE group_live SET settled_at = now(), terminal_at = now(), result = 'tasks_failed',"

@@ -289,6 +289,32 @@ async def test_a_suspected_host_is_doubted_until_one_is_free_that_was_taken_for_
             assert (await read_group(w.store, group)).tasks_failed == failed, (seconds, state)
 
 
+@pytest.mark.parametrize(("seconds", "expected"), [(20, 0), (181, 8)])
+async def test_a_host_is_awaited_while_it_tears_down_the_group_itself(
+    database: str, seconds: int, expected: int
+) -> None:
+    """It gets no offer before."""
+    async with world(database) as w:
+        group = await w.group()
+        await many(w, group, 9)
+        hosts = [await w.host(), await w.host()]
+        await assign_round(w.store)
+        for host in hosts:
+            await host.take(group)
+        bad, other = hosts
+        await w.rows(
+            "UPDATE leases SET state = 'ended', ended_at = now() WHERE epoch = %s", other.epoch
+        )
+        await other.environment(group, "tear_down")
+        await w.rows(
+            "UPDATE environments SET changed_at = now() - make_interval(secs => %s)"
+            " WHERE state = 'tearing_down'",
+            seconds,
+        )
+        await fail_all(bad, (await bad.claim(8)).tasks)
+        assert (await read_group(w.store, group)).tasks_failed == expected
+
+
 async def test_a_host_does_not_wait_for_itself(database: str) -> None:
     async with world(database) as w:
         group = await w.group()
