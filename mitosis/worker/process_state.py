@@ -2,7 +2,7 @@
 
 Two looks. The quick one follows every handler and costs a few microseconds (``bench/worker_state.py``).
 The thorough one reads what takes longer, and follows handlers long enough to hide its cost, handlers that
-have changed a limit or the root folder, and the first handler after a tenth of a second.
+have called one of :data:`_WATCHED`, and the first handler after a tenth of a second.
 
 Not compared: modules and their variables, as ``tempfile.tempdir``, ``sys.path``, warning filters, random
 numbers, native threads and signal handlers of C libraries. They belong to imported code, which every task
@@ -22,6 +22,7 @@ import time
 from _locale import LC_ALL, setlocale
 from _signal import getitimer, getsignal, pthread_sigmask  # type: ignore[import-not-found] # the wrappers of signal cost more
 from _thread import _count as python_threads
+from _thread import stack_size
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial, wraps
@@ -45,7 +46,14 @@ _CLOCKS = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "slee
 _clocks = attrgetter(*_CLOCKS)
 _MOST_FILES_LEFT = 64
 """So many open files may a handler keep, as in a pool of connections."""
-_NAMESPACES = tuple(sorted(map(str, Path("/proc/self/ns").glob("*"))))
+_NAMESPACES = "/proc/self/ns"
+_FIXED_NAMESPACES = {"pid", "time"}
+"""Of a process these stay; what it changes is that of its next child."""
+_WATCHED = (
+    (resource, ("setrlimit", "prlimit")),
+    (os, ("chroot", "setgroups", "initgroups", "unshare", "setns")),
+)
+"""What a handler calls to change what only the thorough look sees; not every Python has all of them."""
 _PR_GET_PDEATHSIG, _PR_GET_DUMPABLE, _PR_GET_TIMERSLACK, _PR_GET_CHILD_SUBREAPER = 2, 3, 30, 37
 """Source: the kernel's uapi header of prctl(2)."""
 
@@ -98,12 +106,8 @@ def _set_clocks(functions: tuple[Any, ...]) -> None:
         setattr(time, name, function)
 
 
-def _namespace(path: str) -> str:
-    """Return which one it is; one for children that has none yet has no name."""
-    try:
-        return os.readlink(path)  # noqa: PTH115 - a hot path
-    except OSError:
-        return ""
+def _set_arguments(arguments: list[str]) -> None:
+    sys.argv = arguments.copy()
 
 
 def _lowest_free_descriptor() -> int:
@@ -134,6 +138,11 @@ _RESTORE: tuple[tuple[str, Callable[[Any], object]], ...] = (
     ("digits of integers", sys.set_int_max_str_digits),
     ("exception hooks", _set_hooks),
     ("scheduling policy", _set_policy),
+    ("arguments", _set_arguments),
+    ("import hooks", _never),  # a module that stays imported may need its own
+    ("hooks of generators", lambda hooks: sys.set_asyncgen_hooks(*hooks)),
+    ("origins of coroutines", sys.set_coroutine_origin_tracking_depth),
+    ("stack of threads", stack_size),
 )
 """What the quick look reads, and how it is put back; an error means that it cannot be."""
 _PRIORITY, _CORES = 2, 3
@@ -147,11 +156,16 @@ class ProcessState:
         self._limits_fd = os.open("/proc/self/limits", os.O_RDONLY | os.O_CLOEXEC)
         self._status_fd = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
         self._oom_fd = os.open("/proc/self/oom_score_adj", os.O_RDONLY | os.O_CLOEXEC)
+        self._namespaces_fd = os.open(_NAMESPACES, os.O_RDONLY | os.O_CLOEXEC)
+        spaces = {path.name for path in Path(_NAMESPACES).iterdir()}
+        self._namespaces = sorted(spaces - _FIXED_NAMESPACES)
         self._touched = False
         self._thorough_at = 0.0
         self._remember()
-        for module, name in ((resource, "setrlimit"), (resource, "prlimit"), (os, "chroot")):
-            setattr(module, name, self._watched(getattr(module, name)))
+        for module, names in _WATCHED:
+            for name in names:
+                if (function := getattr(module, name, None)) is not None:
+                    setattr(module, name, self._watched(function))
 
     def _remember(self) -> None:
         os.umask(umask := os.umask(0o077))
@@ -233,6 +247,11 @@ class ProcessState:
             sys.get_int_max_str_digits(),
             (sys.excepthook, sys.unraisablehook, threading.excepthook),
             os.sched_getscheduler(0),
+            sys.argv.copy(),
+            sys.path_hooks.copy(),
+            sys.get_asyncgen_hooks(),
+            sys.get_coroutine_origin_tracking_depth(),
+            stack_size(),
         )
 
     def _affinity(self) -> bytes:
@@ -250,8 +269,15 @@ class ProcessState:
         groups = text[text.find(b"Groups:") : text.find(b"VmPeak:")]
         signals = text[text.find(b"SigBlk:") : text.find(b"SigCgt:")]
         rights = text[text.find(b"CapInh:") : text.find(b"voluntary_ctxt")]
-        spaces = tuple(map(_namespace, _NAMESPACES))
+        spaces = tuple(map(self._namespace, self._namespaces))
         return (user, groups, signals, rights, root.st_dev, root.st_ino, spaces, self._attributes())
+
+    def _namespace(self, name: str) -> str:
+        """Return which one it is; one for children that has none yet has no name."""
+        try:
+            return os.readlink(name, dir_fd=self._namespaces_fd)
+        except FileNotFoundError:
+            return ""
 
     def _attributes(self) -> tuple[Any, ...]:
         """Return scheduling policy, OOM score adjustment and what prctl(2) sets."""
@@ -291,9 +317,9 @@ class ProcessState:
 
     def _watched(self, change: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(change)
-        def changed(*args: Any) -> Any:
+        def changed(*args: Any, **named: Any) -> Any:
             self._touched = True
-            return change(*args)
+            return change(*args, **named)
 
         return changed
 

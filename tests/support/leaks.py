@@ -67,6 +67,10 @@ def _unshare(flag: int) -> None:
     time.sleep(0.002)
 
 
+def _no_importer(path: str) -> Any:
+    raise ImportError(path)
+
+
 def _stuck_thread() -> None:
     threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
 
@@ -176,10 +180,19 @@ LEAKS: dict[str, Callable[[], Any]] = {
     "3 files": lambda: _all_files(3),
     "text of streams": lambda: cast(TextIOWrapper, sys.stdout).reconfigure(encoding="ascii"),
     "thread hook": lambda: setattr(threading, "excepthook", print),
+    "argument": lambda: sys.argv.append("left"),
+    "other arguments": lambda: setattr(sys, "argv", ["other"]),
+    "import hook": lambda: sys.path_hooks.append(_no_importer),
+    "generator hook": lambda: sys.set_asyncgen_hooks(firstiter=print),
+    "coroutine origins": lambda: sys.set_coroutine_origin_tracking_depth(3),
+    "stack of threads": lambda: threading.stack_size(1 << 20),
 }
 NAMESPACES = {  # Source: the kernel's uapi header of clone(2)
     "mounts": 0x00020000,
     "host name": 0x04000000,
+    "semaphores": 0x08000000,
+    "cgroups": 0x02000000,
+    "clocks of children": 0x00000080,
     "processes of children": 0x20000000,
     "network": 0x40000000,
 }
@@ -225,6 +238,13 @@ def probe() -> dict[str, Any]:
         "digits": sys.get_int_max_str_digits(),
         "hooks": [
             hook.__name__ for hook in (sys.excepthook, sys.unraisablehook, threading.excepthook)
+        ],
+        "arguments": sys.argv,
+        "interpreter": [
+            len(sys.path_hooks),
+            str(sys.get_asyncgen_hooks()),
+            sys.get_coroutine_origin_tracking_depth(),
+            threading.stack_size(),
         ],
         "text": [stream.encoding for stream in (sys.stdout, sys.stderr)],
         "namespaces": sorted(os.readlink(path) for path in Path("/proc/self/ns").iterdir()),  # noqa: PTH115

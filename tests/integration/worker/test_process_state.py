@@ -22,7 +22,7 @@ CAPABILITIES = int(
 )  # Source: capabilities(7)
 MAY_LOWER_NICE, MAY_RAISE_LIMITS = CAPABILITIES >> 23 & 1, CAPABILITIES >> 24 & 1
 MAY_UNSHARE = CAPABILITIES >> 21 & 1
-RENEWS = {"thread", "open files", "oom score", *NAMESPACES}
+RENEWS = {"thread", "open files", "oom score", "import hook", *NAMESPACES}
 RENEWS |= {"death signal", "dumpable", "timer slack", "subreaper"}
 """What only another process can undo."""
 if not MAY_LOWER_NICE:
@@ -131,7 +131,11 @@ def test_a_task_that_leaves_a_thread_keeps_its_result_and_its_worker_is_renewed(
 def test_another_user_is_never_passed_on(tmp_path: Path) -> None:
     with worker_host(tmp_path) as host:
         host.spawn()
-        for handler, arguments in (("os:setegid", [65534]), ("os:chroot", ["/proc"])):
+        for handler, arguments in (
+            ("os:setegid", [65534]),
+            ("os:chroot", ["/proc"]),
+            ("os:setgroups", [[1]]),
+        ):
             host.run(handler="os:getpid")  # the thorough look of a fresh worker is over
             report, _ = host.run(handler=handler, arguments=arguments)
             assert report.outcome == "succeeded"
