@@ -151,7 +151,7 @@ LONG = replace(
     FULL,
     groups=(
         GroupPlan(
-            tasks=40,
+            tasks=20,
             broken=frozenset(),
             retries=0,
             workers=8,
@@ -165,14 +165,7 @@ LONG = replace(
 """All tasks take longer than a host is suspected."""
 HICCUP = replace(
     FULL,
-    groups=(GroupPlan(tasks=30, broken=frozenset(), retries=0, workers=6, priority=0, at=0),),
-    verbs=((2, "no workers", 1), (3, "no workers", 1)),
+    groups=(GroupPlan(tasks=90, broken=frozenset(), retries=0, workers=6, priority=0, at=0),),
+    verbs=tuple((step, "no workers", 1) for step in range(4, 16, 2)),
 )
-"""The only good host cannot start workers for a moment."""
-COME = replace(
-    FULL,
-    groups=(GroupPlan(tasks=30, broken=frozenset(), retries=0, workers=2, priority=0, at=3),),
-    silent=(None, (0, 240.0, True), None),
-    lost_after=30.0,
-)
-"""The only good host comes when the broken one has been believed for a while."""
+"""The only good host cannot start workers for a moment, again and again."""

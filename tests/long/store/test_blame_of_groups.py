@@ -30,7 +30,6 @@ from mitosis.contracts.wire import ClaimedTask, TaskReport
 from mitosis.store.leases.look import look
 from mitosis.store.managers.workers import record_workers
 from tests.support.blame_plans import (
-    COME,
     DRAINED,
     FOUR,
     FULL,
@@ -433,7 +432,6 @@ async def test_random_fleets_with_several_groups_keep_the_rules_of_blame(databas
             DRAINED,
             LONG,
             HICCUP,
-            COME,
         ]
 
         @settings(
