@@ -23,7 +23,7 @@ from _locale import LC_ALL, setlocale
 from _signal import getitimer, getsignal, pthread_sigmask  # type: ignore[import-not-found] # the wrappers of signal cost more
 from _thread import _count as python_threads
 from _thread import stack_size
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial, wraps
 from operator import attrgetter
@@ -33,7 +33,9 @@ from typing import Any
 _THOROUGH_AFTER_SECONDS = 0.001
 _THOROUGH_EVERY_SECONDS = 0.1
 _THREADS_MAY_END_SECONDS = 0.02
-_SIGNALS = tuple(sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
+_ALL_SIGNALS = tuple(sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
+_SIGNALS = tuple(number for number in _ALL_SIGNALS if number < signal.SIGRTMIN)
+_REAL_TIME_SIGNALS = _ALL_SIGNALS[len(_SIGNALS) :]
 _LIMITS = tuple(
     sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})
 )
@@ -52,14 +54,15 @@ _FIXED_NAMESPACES = {"pid", "time"}
 _WATCHED = (
     (resource, ("setrlimit", "prlimit")),
     (os, ("chroot", "setgroups", "initgroups", "unshare", "setns")),
+    (signal, ("signal", "setitimer")),
 )
 """What a handler calls to change what only the thorough look sees; not every Python has all of them."""
 _PR_GET_PDEATHSIG, _PR_GET_DUMPABLE, _PR_GET_TIMERSLACK, _PR_GET_CHILD_SUBREAPER = 2, 3, 30, 37
 """Source: the kernel's uapi header of prctl(2)."""
 
 
-def _set_handlers(handlers: list[Any]) -> None:
-    for number, handler in zip(_SIGNALS, handlers, strict=True):
+def _set_handlers(handlers: list[Any], signals: Sequence[int] = _SIGNALS) -> None:
+    for number, handler in zip(signals, handlers, strict=True):
         if getsignal(number) != handler:
             signal.signal(number, handler)  # TypeError: it was installed by C code
 
@@ -128,7 +131,6 @@ _RESTORE: tuple[tuple[str, Callable[[Any], object]], ...] = (
     ("time zone", lambda _: time.tzset()),
     ("user", _never),
     ("group", _never),
-    ("timers", _clear_timers),
     ("garbage collector", _set_garbage_collector),
     ("recursion limit", sys.setrecursionlimit),
     ("switch interval", sys.setswitchinterval),
@@ -146,6 +148,11 @@ _RESTORE: tuple[tuple[str, Callable[[Any], object]], ...] = (
 )
 """What the quick look reads, and how it is put back; an error means that it cannot be."""
 _PRIORITY, _CORES = 2, 3
+_RESTORE_RARE: tuple[tuple[str, Callable[[Any], object]], ...] = (
+    ("timers", _clear_timers),
+    ("handlers of real-time signals", partial(_set_handlers, signals=_REAL_TIME_SIGNALS)),
+)
+"""What the thorough look puts back besides limits; :data:`_WATCHED` has what sets it."""
 
 
 class ProcessState:
@@ -172,7 +179,7 @@ class ProcessState:
         self._umask, self._threads = umask, python_threads()
         self._limits = {number: resource.getrlimit(number) for number in _LIMITS}
         self._limits_text = os.pread(self._limits_fd, 8192, 0)
-        self._quick, self._rest = self._look(), self._read_rest()
+        self._quick, self._rare, self._rest = self._look(), _look_rare(), self._read_rest()
         self._files = _lowest_free_descriptor() + _MOST_FILES_LEFT
 
     @contextmanager
@@ -196,7 +203,7 @@ class ProcessState:
         now = time.monotonic()
         if seconds >= _THOROUGH_AFTER_SECONDS or self._touched or now >= self._thorough_at:
             self._touched, self._thorough_at = False, now + _THOROUGH_EVERY_SECONDS
-            left += self._put_back_limits()
+            left += self._put_back_limits() + self._put_back_rare()
             if self._read_rest() != self._rest:
                 left.append(
                     "another user, root folder, namespace, capability, ignored signal or attribute"
@@ -237,7 +244,6 @@ class ProcessState:
             (time.tzname, time.timezone, time.altzone),
             os.geteuid(),
             os.getegid(),
-            (getitimer(_VIRTUAL), getitimer(_PROFILE)),
             (gc.isenabled(), gc.get_threshold()),
             sys.getrecursionlimit(),
             sys.getswitchinterval(),
@@ -291,11 +297,10 @@ class ProcessState:
     # --- restoring ------------------------------------------------------------------------------
 
     def _put_back(self) -> list[str]:
-        left: list[str] = []
-        for (name, restore), value, now in zip(_RESTORE, self._quick, self._look(), strict=True):
-            if now != value:
-                left += _tried(name, restore, value)
-        return left
+        return _put_back(_RESTORE, self._quick, self._look())
+
+    def _put_back_rare(self) -> list[str]:
+        return _put_back(_RESTORE_RARE, self._rare, _look_rare())
 
     def _put_back_limits(self) -> list[str]:
         if os.pread(self._limits_fd, 8192, 0) == self._limits_text:
@@ -322,6 +327,25 @@ class ProcessState:
             return change(*args, **named)
 
         return changed
+
+
+def _look_rare() -> tuple[Any, ...]:
+    """Return the values of :data:`_RESTORE_RARE`, in its order."""
+    timers = (getitimer(_VIRTUAL), getitimer(_PROFILE))
+    return timers, list(map(getsignal, _REAL_TIME_SIGNALS))
+
+
+def _put_back(
+    restore: Sequence[tuple[str, Callable[[Any], object]]],
+    values: Sequence[Any],
+    found: Sequence[Any],
+) -> list[str]:
+    """Put back what differs; return the names of what cannot be."""
+    left: list[str] = []
+    for (name, put_back), value, now in zip(restore, values, found, strict=True):
+        if now != value:
+            left += _tried(name, put_back, value)
+    return left
 
 
 def _tried(name: str, restore: Callable[[Any], object], value: object) -> list[str]:

@@ -133,6 +133,7 @@ LEAKS: dict[str, Callable[[], Any]] = {
     "umask": lambda: os.umask(0o777),
     "ignored": lambda: signal.signal(signal.SIGUSR1, signal.SIG_IGN),
     "handler": lambda: signal.signal(signal.SIGTERM, lambda *_: None),
+    "real-time handler": lambda: signal.signal(signal.SIGRTMIN + 3, signal.SIG_IGN),
     "alarm": lambda: signal.signal(signal.SIGALRM, lambda *_: None),
     "children": lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN),
     "mask": lambda: signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM, signal.SIGTERM}),
@@ -216,7 +217,9 @@ def probe() -> dict[str, Any]:
         "in C": _c_environment(),
         "folder": os.getcwd(),  # noqa: PTH109 - as above
         "umask": mask,
-        "handlers": [str(signal.getsignal(n)).split(" at 0x")[0] for n in range(1, 32)],
+        "handlers": [
+            str(signal.getsignal(n)).split(" at 0x")[0] for n in range(1, 65) if n not in (32, 33)
+        ],
         "masks": [line for line in status.splitlines() if line[:6] in ("SigBlk", "SigIgn")],
         "timers": [signal.getitimer(timer) for timer in (1, 2)],
         "limits": {str(n): resource.getrlimit(n) for n in range(16)},
