@@ -401,8 +401,9 @@ async def run(it: Fleet) -> None:
             runs and it.clock,
         )
         moved_at, before = (it.clock if now != before else moved_at), now
-        if not all(host.draining for host in it.machine.oracle.hosts.values()):
-            assert it.clock - moved_at <= LONGEST_PAUSE_SECONDS, it.plan
+        if all(host.draining for host in it.machine.oracle.hosts.values()):
+            moved_at = it.clock
+        assert it.clock - moved_at <= LONGEST_PAUSE_SECONDS, it.plan
     raise AssertionError(f"{unfinished} tasks have not ended: {it.plan}")
 
 
