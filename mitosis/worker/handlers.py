@@ -33,7 +33,7 @@ from mitosis.contracts.task import TaskSpec
 from mitosis.worker.handler_place import HandlerPlace
 from mitosis.worker.output import MemoryOutput
 from mitosis.worker.process_state import ProcessState
-from mitosis.worker.report import Ended, ResultError, Usage, encode_result
+from mitosis.worker.report import Ended, ResultError, Usage, encode_result, ended_by_exit
 from mitosis.worker.stopping import Stop
 
 _FIRST_TICK_SECONDS = 0.005
@@ -195,7 +195,7 @@ class HandlerSlot:
         except ResultError as error:
             return Ended(kind=FailureKind.RESULT_NOT_STORABLE, message=str(error))
         except SystemExit as error:
-            return _exited(error)
+            return ended_by_exit(error, _traceback(error))
         except KeyboardInterrupt as error:  # as a command that dies of SIGINT
             return Ended(
                 kind=FailureKind.SIGNAL,
@@ -306,19 +306,6 @@ def _own_decimal_context() -> None:
     """Copy the context of decimal arithmetic, which is one object in every copy of the variables."""
     if (decimal := sys.modules.get("decimal")) is not None:
         decimal.setcontext(decimal.getcontext().copy())
-
-
-def _exited(error: SystemExit) -> Ended:
-    """Return the end of a handler that called ``sys.exit``: 0 is success, as for a program."""
-    if error.code is None or error.code == 0:
-        return Ended()
-    code = error.code if isinstance(error.code, int) else 1
-    return Ended(
-        kind=FailureKind.HANDLER_ERROR,
-        message=f"called sys.exit({error.code!r})",
-        exit_code=code & 0xFF,
-        traceback=_traceback(error),
-    )
 
 
 def _traceback(error: BaseException) -> str:

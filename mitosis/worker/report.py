@@ -91,6 +91,19 @@ class Ended:
         return Outcome.CANCELLED if self.kind is FailureKind.CANCELLED else Outcome.FAILED
 
 
+def ended_by_exit(error: SystemExit, traceback: str) -> Ended:
+    """Return the end of a handler that called ``sys.exit``: 0 is success, as for a program."""
+    if error.code is None or error.code == 0:
+        return Ended()
+    code = error.code if isinstance(error.code, int) else 1
+    return Ended(
+        kind=FailureKind.HANDLER_ERROR,
+        message=f"called sys.exit({error.code!r})",
+        exit_code=code & 0xFF,
+        traceback=traceback,
+    )
+
+
 class ResultError(Exception):
     """The return value of a handler cannot be stored."""
 

@@ -22,7 +22,7 @@ from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.outcome import FailureKind
 from mitosis.contracts.run_spec import RunSpec
 from mitosis.worker.context import TaskContext, task_context, task_of_coroutine
-from mitosis.worker.report import Ended, ResultError, encode_result
+from mitosis.worker.report import Ended, ResultError, encode_result, ended_by_exit
 
 Function = Callable[..., Awaitable[Any]]
 CLOSE_SECONDS = 5.0
@@ -34,11 +34,6 @@ def are_coroutines(functions: Mapping[str, Callable[..., object]]) -> bool:
     return bool(functions) and all(
         inspect.iscoroutinefunction(inspect.unwrap(function)) for function in functions.values()
     )
-
-
-def timeout_text(seconds: float | None) -> str:
-    """Return the message of a handler that ran longer than this."""
-    return f"ran longer than its timeout of {seconds:g} s"
 
 
 def call_soon(
@@ -59,27 +54,45 @@ class HandlerRun:
         ended: Callable[[Ended], object],
     ) -> None:
         self.cancelled_for: str | None = None
-        """Why it is cancelled, if it is."""
+        """Why it is cancelled, if it is, unless its time was over before."""
         self.began_at: float | None = None
         """The time of its first step; None before. What is cancelled then never begins."""
         self.task: asyncio.Task[None] | None = None
         self._loop = loop
         self._timeout_seconds = timeout_seconds
+        self._timeout_at: float | None = None
+        """Monotonic; None without a timeout, and before its first step."""
         self._ended = ended
-        self._is_over = False
+        self._is_cancelled = self._is_over = False
+
+    def begin(self) -> None:
+        """Note the time of its first step."""
+        self.began_at = time.time()
+        if self._timeout_seconds is not None:
+            self._timeout_at = time.monotonic() + self._timeout_seconds
 
     def cancel(self, message: str) -> None:
         """Cancel the coroutine, from any thread. Another call changes nothing."""
-        if self.cancelled_for is None:
+        if self._is_cancelled:
+            return
+        self._is_cancelled = True
+        if self.stopped() is None:  # as on a host, what stops it first is why it ended
             self.cancelled_for = message
-            call_soon(self._loop, self._cancel)
+        call_soon(self._loop, self._cancel)
+
+    def stopped(self) -> Ended | None:
+        """Return how it ends, whatever it returns or raises, if it is cancelled or its time is over."""
+        if self.cancelled_for is not None:
+            return Ended(kind=FailureKind.CANCELLED, message=self.cancelled_for)
+        if self._timeout_at is not None and time.monotonic() >= self._timeout_at:
+            message = f"ran longer than its timeout of {self._timeout_seconds:g} s"
+            return Ended(kind=FailureKind.TIMEOUT, message=message)
+        return None
 
     def overdue(self) -> Ended:
         """Return how it is reported when it goes on after its cancel or timeout."""
-        if self.cancelled_for is not None:
-            how = Ended(kind=FailureKind.CANCELLED, message=self.cancelled_for)
-        else:
-            how = Ended(kind=FailureKind.TIMEOUT, message=timeout_text(self._timeout_seconds))
+        how = self.stopped()
+        assert how is not None  # noqa: S101 - it is overdue
         how.finished_at = time.time()
         if self.began_at is None:
             how.started_at = how.finished_at
@@ -173,7 +186,7 @@ class CoroutineThread:
             if run.cancelled_for is not None:
                 run.end(run.not_begun())
                 return
-            run.began_at = time.time()
+            run.begin()
             if began is not None:
                 began()
             run.end(await self._execute(run, key, spec))
@@ -244,26 +257,28 @@ class CoroutineThread:
         return self._functions[spec.handler or ""]
 
     async def _call(self, run: HandlerRun, spec: RunSpec, function: Function) -> Ended:
-        limit = asyncio.timeout(spec.timeout_seconds)
         try:
-            async with limit:
+            async with asyncio.timeout(spec.timeout_seconds):
                 result = await _applied(function, spec.arguments)
-            return Ended(result=encode_result(result))
-        except ResultError as error:
-            return Ended(kind=FailureKind.RESULT_NOT_STORABLE, message=str(error))
         except BaseException as error:  # noqa: BLE001 - a handler may raise anything
-            if run.cancelled_for is not None:
-                return Ended(kind=FailureKind.CANCELLED, message=run.cancelled_for)
-            if limit.expired():
-                return Ended(kind=FailureKind.TIMEOUT, message=timeout_text(spec.timeout_seconds))
-            message = _text(error)
-            if isinstance(error, SystemExit):  # as the worker of an agent says it
-                message = f"called sys.exit({error.code!r})"
-            return Ended(
-                kind=FailureKind.HANDLER_ERROR,
-                message=message,
-                traceback="".join(traceback.format_exception(error)),
-            )
+            return run.stopped() or _failed(error)
+        return run.stopped() or _returned(result)
+
+
+def _returned(result: Any) -> Ended:
+    try:
+        return Ended(result=encode_result(result))
+    except ResultError as error:
+        return Ended(kind=FailureKind.RESULT_NOT_STORABLE, message=str(error))
+    except BaseException as error:  # noqa: BLE001 - code of the handler may encode it, as an iterator
+        return _failed(error)
+
+
+def _failed(error: BaseException) -> Ended:
+    text = "".join(traceback.format_exception(error))
+    if isinstance(error, SystemExit):
+        return ended_by_exit(error, text)
+    return Ended(kind=FailureKind.HANDLER_ERROR, message=_text(error), traceback=text)
 
 
 def _text(error: BaseException) -> str:

@@ -1,9 +1,11 @@
 """asyncio slots: handlers that go on after their end or block the others, each stop at each moment."""
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -184,6 +186,62 @@ async def test_a_later_cancel_can_only_shorten_the_grace(tmp_path: Path) -> None
         gate.open.set()
         await it.reported(2)
         assert timers(it) == []
+
+
+def _raises() -> None:
+    raise ValueError("no such file")
+
+
+SUCCEEDED, TIMED_OUT, CANCELLED = ("succeeded", None), ("failed", "timeout"), ("cancelled",) * 2
+FAILED = ("failed", "handler_error")
+ENDS: list[tuple[Callable[[], object], tuple[object, ...], int | None]] = [
+    (lambda: 5, SUCCEEDED, None),
+    (_raises, FAILED, None),
+    (lambda: sys.exit(0), SUCCEEDED, None),
+    (sys.exit, SUCCEEDED, None),
+    (lambda: sys.exit(3), FAILED, 3),
+    (lambda: sys.exit("text"), FAILED, 1),
+    (lambda: {1j}, ("failed", "result_not_storable"), None),
+]
+"""How a handler ends, and how its attempt ends then, here and on a host, if nothing stops it."""
+STOPS: dict[str, tuple[object, ...] | None] = {
+    "nothing": None,
+    "timeout": TIMED_OUT,
+    "cancel": CANCELLED,
+    "timeout cancel": TIMED_OUT,
+}
+"""What stops a handler, and how its attempt ends then, whatever the handler does."""
+
+
+def _has_begun(gate: Gate) -> int:
+    return gate.inside or gate.most
+
+
+@pytest.mark.parametrize("stop", STOPS)
+@pytest.mark.parametrize("waiting", ["wait", "deaf", "block"])
+async def test_an_attempt_ends_as_on_a_host(tmp_path: Path, waiting: str, stop: str) -> None:
+    """Also if its handler goes on after a cancel or blocks its event loop, and returns at last."""
+    gates = [Gate() for _ in ENDS]
+
+    async def handler(number: int) -> object:
+        with suppress(asyncio.CancelledError):
+            await getattr(gates[number], waiting)()
+        return ENDS[number][0]()
+
+    fields = {"timeout_seconds": 0.01, "kill_grace_seconds": 60} if "timeout" in stop else {}
+    async with stage(tmp_path, handler=handler) as it:
+        for number, (gate, (_, outcome, code)) in enumerate(zip(gates, ENDS, strict=True)):
+            it.submit("handler", number, task_id=1 + number, **fields)
+            await wait_until_async(partial(_has_begun, gate))
+            if slot := it.slots._taken.get(AttemptKey(1 + number, 1)):
+                if "timeout" in stop:
+                    await wait_until_async(slot.run.stopped)
+                if "cancel" in stop:
+                    it.cancel(1 + number, 60.0)
+            gate.open.set()
+            report = (await it.reported(1 + number))[number]
+            expected = (STOPS[stop] or outcome, None if STOPS[stop] else code)
+            assert ((report.outcome, report.kind), report.exit_code) == expected, number
 
 
 MOMENTS = {"not begun": "wait", "waits": "wait", "goes on": "deaf", "blocks": "block"}
