@@ -270,7 +270,9 @@ class Service:
 
     async def _say_goodbye(self) -> None:
         """Give back what was stopped, as the last step: what cannot be stopped ends with the process."""
-        goodbye = WorkerGoodbye(incarnation=self._registration.incarnation, reason="stopped")
+        lack = self._lack()
+        reason = "stopped" if lack is None else lack.message
+        goodbye = WorkerGoodbye(incarnation=self._registration.incarnation, reason=reason)
         try:
             await within(self._api.goodbye(goodbye), GOODBYE_SECONDS)
         except (MitosisError, TimeoutError) as error:

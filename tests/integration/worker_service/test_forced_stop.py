@@ -146,3 +146,4 @@ async def test_a_handler_that_blocks_the_others_during_a_stop_is_why_the_process
     with pytest.raises(Unavailable, match="has not ended in time blocks all others"):
         await stopped_inside(tmp_path, monkeypatch, answers, task, stop_now=False)
     assert [path for path in answers.sent if path in ("report", "goodbye")] == ["report", "goodbye"]
+    assert "blocks all others" in answers.sent["goodbye"][0]["reason"]
