@@ -81,7 +81,7 @@ class HandlerRun:
         call_soon(self._loop, self._cancel)
 
     def stopped(self) -> Ended | None:
-        """Return how it ends, whatever it returns or raises, if it is cancelled or its time is over."""
+        """Return how its cancel or timeout ends it, also if it returns or raises later; None without one."""
         if self.cancelled_for is not None:
             return Ended(kind=FailureKind.CANCELLED, message=self.cancelled_for)
         if self._timeout_at is not None and time.monotonic() >= self._timeout_at:
