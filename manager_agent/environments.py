@@ -9,7 +9,7 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TypeVar
 from uuid import UUID, uuid4
@@ -161,13 +161,19 @@ class Environments:
                 return self._check_plan(grant) or HookOutcome(
                     verdict=HookVerdict.READY, message="prepared before"
                 )
-            if grant.environment_state is not EnvironmentState.READY:
-                await self._change(group, event="preparing", epoch=grant.epoch, fingerprint=mark)
             refused = self._check_plan(grant)
+            began = None if refused is not None else self._beginning(grant)
+            was_ready = grant.environment_state is EnvironmentState.READY
+            if not was_ready or began is not None:
+                # One that was ready counts as ready until this setup has ended.
+                event = "prepared" if was_ready else "preparing"
+                await self._change(
+                    group, event=event, epoch=grant.epoch, fingerprint=mark, hook=began
+                )
             if refused is not None:
                 await self._refuse(grant, refused)
                 return refused
-            return await self._set_up(grant, mark)
+            return await self._set_up(grant, mark, began)
         except _GONE as error:
             return lease_lost(error)
 
@@ -233,13 +239,23 @@ class Environments:
         if grant.environment_state is not EnvironmentState.READY:  # no setup has started
             await self._change(grant.task_group_id, event="cleaned")
 
-    async def _set_up(self, grant: LeaseGrant, mark: str) -> HookOutcome:
+    def _beginning(self, grant: LeaseGrant) -> HookReport | None:
+        """Return the report that the setup hook begins, which stays if this process dies."""
+        group, hook = grant.task_group_id, grant.environment_setup_hook
+        steps = (_step("probe", group, grant.environment_probe), _step("setup hook", group, hook))
+        if hook is None or any(self._refusal(step) for step in steps):
+            return None
+        return HookReport(state="running", started_at=datetime.now(UTC))
+
+    async def _set_up(self, grant: LeaseGrant, mark: str, began: HookReport | None) -> HookOutcome:
         """Run the setup hook; every run is reported, also one of an environment that was ready before."""
         group = grant.task_group_id
         self._distrust(group)
         result = self._refusal(_step("probe", group, grant.environment_probe))
         if result is None:
             result = await self._run_for(grant, "setup hook", grant.environment_setup_hook)
+        if result is not None and began is not None:
+            result = replace(result, started_at=began.started_at)
         if result is not None and result.refused:
             self._given_up[group] = grant.epoch
         if result is not None and not result.succeeded:

@@ -211,7 +211,8 @@ class LeaseInfo(AnswerBody):
 
 class HookRunInfo(AnswerBody):
     kind: Literal["setup", "teardown"]
-    state: Literal["waiting", "running", "succeeded", "failed"]
+    state: Literal["waiting", "running", "interrupted", "succeeded", "failed"]
+    """``interrupted``: it was stopped before its end, or its agent died."""
     manager_name: str
     exit_code: int | None = None
     signal: int | None = None

@@ -84,7 +84,7 @@ def _mean_seconds(group: "TaskGroupInfo", kind: Literal["setup", "teardown"]) ->
     spans = [
         (run.finished_at - run.started_at).total_seconds()
         for run in group.hook_runs
-        if run.kind == kind and run.finished_at is not None
+        if run.kind == kind and run.finished_at is not None and run.state != "interrupted"
     ]
     return sum(spans) / len(spans) if spans else 0.0
 

@@ -48,7 +48,11 @@ SELECT (SELECT count(*) FROM (SELECT o.started_at FROM open_task AS o
           FROM leases AS l JOIN managers AS m ON m.id = l.manager_id JOIN task_groups AS g ON g.id = l.group_id
          WHERE l.group_id = %(group_number)s AND l.state <> 'ended'), '[]') AS leases,
        coalesce((SELECT json_agg(r ORDER BY r.started_at) FROM (
-         SELECT h.kind, h.state, (SELECT m.name FROM managers AS m WHERE m.id = h.manager_id) AS manager_name, h.exit_code, h.signal, h.message, h.stdout_tail,
+         SELECT h.kind, CASE WHEN h.state = 'running'
+                              AND (h.finished_at IS NOT NULL
+                                   OR NOT EXISTS (SELECT FROM leases AS l
+                                                   WHERE l.epoch = h.epoch AND l.state <> 'ended'))
+                             THEN 'interrupted' ELSE h.state END AS state, (SELECT m.name FROM managers AS m WHERE m.id = h.manager_id) AS manager_name, h.exit_code, h.signal, h.message, h.stdout_tail,
                 h.stderr_tail, h.started_at, h.finished_at
            FROM hook_runs AS h
           WHERE h.group_id = %(group_number)s ORDER BY h.started_at DESC LIMIT 100) AS r), '[]') AS hook_runs,

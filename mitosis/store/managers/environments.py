@@ -137,6 +137,8 @@ async def _change(
         await connection.execute(SQL["create_environment"], _row(facts, asked, state))
     elif state is not before or asked.event == "preparing":
         await connection.execute(SQL["change_environment"], _row(facts, asked, state))
+    started_at = None if asked.hook is None else asked.hook.started_at
+    await connection.execute(SQL["end_interrupted_hooks"], {**numbers, "started_at": started_at})
     if asked.hook is not None:
         await _save_hook_run(connection, facts, asked, asked.hook)
     if now is None or state is not now.state:

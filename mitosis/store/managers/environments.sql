@@ -56,6 +56,13 @@ UPDATE environments AS e
 DELETE FROM hook_runs
  WHERE manager_id = %(manager_number)s AND group_id = %(group_number)s AND kind = %(kind)s AND state = 'waiting'
 
+-- name: end_interrupted_hooks
+-- Runs that have begun and cannot go on, since the environment has changed or another run is reported.
+UPDATE hook_runs
+   SET finished_at = now(), message = 'stopped before its end, or its agent died'
+ WHERE manager_id = %(manager_number)s AND group_id = %(group_number)s AND state = 'running' AND finished_at IS NULL
+   AND started_at IS DISTINCT FROM %(started_at)s::timestamptz
+
 -- name: update_hook_run
 UPDATE hook_runs
    SET state = %(hook_state)s, exit_code = %(exit_code)s, signal = %(signal)s, message = %(message)s,

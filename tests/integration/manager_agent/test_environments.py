@@ -207,8 +207,10 @@ async def test_setup_runs_again_in_another_instance_of_the_file_system(
             async with running_agent(api, tmp_path) as host:
                 assert (await host.prepare()).verdict is HookVerdict.READY
         assert log.read_text() == "run\nrun\n"
-        hooks = [change.hook.state for change in api.changes if change.hook is not None]
-        assert hooks == ["succeeded", "succeeded"], "both are recorded"
+        hooks = [change.hook for change in api.changes if change.hook is not None]
+        assert [hook.state for hook in hooks] == ["running", "succeeded"] * 2, "both are recorded"
+        starts = [hook.started_at for hook in hooks]
+        assert starts[::2] == starts[1::2], "each as one run"
 
 
 async def test_a_setup_after_a_teardown_asks_again_what_is_prepared(tmp_path: Path) -> None:
@@ -247,7 +249,9 @@ async def test_a_setup_that_fails_when_it_is_repeated_is_recorded_and_final(tmp_
             assert (outcome.verdict, outcome.message) == (HookVerdict.FAILED, "exit code 4")
         assert log.read_text() == "run\n", "once under one lease"
         recorded = [(c.event, c.hook.exit_code if c.hook else None) for c in api.changes]
-        assert recorded == [("setup_failed", 4), ("cleaned", None)]
+        assert recorded == [("prepared", None), ("setup_failed", 4), ("cleaned", None)]
+        assert api.changes[0].hook is not None
+        assert api.changes[0].hook.state == "running"
 
 
 @pytest.mark.spec("S002-246", "S002-247", "S002-241", "S000-134", "S000-135")

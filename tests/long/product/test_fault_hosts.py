@@ -209,6 +209,8 @@ async def test_an_agent_killed_in_a_setup_hook_runs_it_again(it: Fleet, diary: D
     diary.go("setup", "teardown")
     info = await it.settled(group)
     assert info.result is TaskGroupResult.SUCCESS
+    states = [run.state for run in info.hook_runs if run.kind == "setup"]
+    assert states == ["interrupted", "succeeded"], "each run is listed"
     assert diary.lines()[1:] == ["S setup", "E setup", "S t", "E t", "S teardown", "E teardown"]
 
 

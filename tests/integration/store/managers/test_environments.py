@@ -161,6 +161,39 @@ async def test_a_failed_setup_is_told_kept_and_not_tried_again_there(database: s
         assert (await observe_manager(w.store, other.manager_id)).lease is not None
 
 
+@pytest.mark.parametrize("then", ["again", "torn down", "lease lost"])
+async def test_a_setup_that_has_not_ended_is_listed_as_interrupted(
+    database: str, then: str
+) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, 1)
+        host = await w.host()
+        await assign_round(w.store)
+        await host.take(group, prepare=False)
+
+        async def listed() -> list[str]:
+            return [run.state for run in (await read_group(w.store, group)).hook_runs]
+
+        first, second = hook("running"), hook("running", started_at="2030-01-01T00:10:00Z")
+        await host.environment(group, "preparing", epoch=host.epoch, hook=first)
+        assert await listed() == ["running"]
+        if then == "again":  # by the next process of the agent
+            await host.environment(group, "preparing", epoch=host.epoch, hook=second)
+            assert await listed() == ["interrupted", "running"]
+            ended = hook("succeeded", exit_code=0, started_at="2030-01-01T00:10:00Z")
+            await host.environment(group, "prepared", epoch=host.epoch, hook=ended)
+            assert await listed() == ["interrupted", "succeeded"]
+            return
+        await w.cancel(group)
+        if then == "torn down":
+            await host.environment(group, "tear_down")
+            await host.environment(group, "cleaned")
+        else:
+            await w.rows("UPDATE leases SET state = 'ended', ended_at = now()")
+        assert await listed() == ["interrupted"]
+
+
 async def test_a_setup_that_could_not_start_is_charged_to_the_host_and_tried_again(
     database: str,
 ) -> None:
