@@ -23,7 +23,7 @@ def microseconds(call: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    state, environment = ProcessState(), ProcessEnvironment()
+    state, environment = ProcessState(crash_fd=2), ProcessEnvironment()
     variables = {
         "MITOSIS_TASK_ID": "1",
         "MITOSIS_TASK_UUID": "0" * 36,

@@ -25,6 +25,7 @@ import traceback
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from contextvars import copy_context
+from signal import setitimer  # before ProcessState watches it
 from types import FrameType
 from typing import Any
 
@@ -122,7 +123,7 @@ class HandlerSlot:
         self._cancel_coroutine: Callable[[], object] | None = None
         signal.signal(signal.SIGALRM, self._on_alarm)
         self._place = HandlerPlace(streams)
-        self.state = ProcessState()
+        self.state = ProcessState(crash_fd=streams[1].fd)
 
     def set_tail_bytes(self, tail_bytes: int) -> None:
         for stream in self.streams:
@@ -168,10 +169,10 @@ class HandlerSlot:
                 return self._call()
             finally:
                 self._running = False
-                signal.setitimer(signal.ITIMER_REAL, 0)
+                setitimer(signal.ITIMER_REAL, 0)
         except TaskInterrupted:
             self._running = False  # the tick may have come before the first line of ``finally``
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            setitimer(signal.ITIMER_REAL, 0)
             return self._interrupted()
 
     def _call(self) -> Ended:
@@ -253,7 +254,7 @@ class HandlerSlot:
         due = self._stop.deadline if self._stop is not None else self._timeout_at
         if due is not None:
             seconds = max(0.001, min(seconds, due - now))
-        signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN_SECONDS)
+        setitimer(signal.ITIMER_REAL, seconds, _AGAIN_SECONDS)
 
     def _on_alarm(self, _number: int, _frame: FrameType | None) -> None:
         if not self._running or self._ticking:

@@ -2,7 +2,8 @@
 
 Two looks. The quick one follows every handler and costs a few microseconds (``bench/worker_state.py``).
 The thorough one reads what takes longer, and follows handlers long enough to hide its cost, handlers that
-have called one of :data:`_WATCHED`, and the first handler after a tenth of a second.
+have called one of :data:`_WATCHED`, and the first handler after a tenth of a second. The worker itself
+imports what it calls of :data:`_WATCHED` before that is watched.
 
 Not compared: modules and their variables, as ``tempfile.tempdir``, ``sys.path``, warning filters, random
 numbers, native threads and signal handlers of C libraries. They belong to imported code, which every task
@@ -10,6 +11,7 @@ shares.
 """
 
 import ctypes
+import faulthandler
 import gc
 import locale
 import os
@@ -19,12 +21,16 @@ import socket
 import sys
 import threading
 import time
+import tracemalloc
 from _locale import LC_ALL, setlocale
 from _signal import getitimer, getsignal, pthread_sigmask  # type: ignore[import-not-found] # the wrappers of signal cost more
 from _thread import _count as python_threads
 from _thread import stack_size
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from decimal import DefaultContext
+from faulthandler import cancel_dump_traceback_later
+from faulthandler import enable as report_crashes
 from functools import partial, wraps
 from operator import attrgetter
 from pathlib import Path
@@ -55,10 +61,21 @@ _WATCHED = (
     (resource, ("setrlimit", "prlimit")),
     (os, ("chroot", "setgroups", "initgroups", "unshare", "setns")),
     (signal, ("signal", "setitimer")),
+    (threading, ("settrace", "setprofile", "settrace_all_threads", "setprofile_all_threads")),
+    (threading, ("stack_size",)),
+    (tracemalloc, ("start", "stop")),
+    (faulthandler, ("enable", "disable", "dump_traceback_later")),
+    (sys, ("setdlopenflags", "setswitchinterval", "set_int_max_str_digits")),
+    (sys, ("setrecursionlimit", "set_coroutine_origin_tracking_depth")),
+    (gc, ("enable", "disable", "set_threshold", "set_debug")),
 )
 """What a handler calls to change what only the thorough look sees; not every Python has all of them."""
 _PR_GET_PDEATHSIG, _PR_GET_DUMPABLE, _PR_GET_TIMERSLACK, _PR_GET_CHILD_SUBREAPER = 2, 3, 30, 37
 """Source: the kernel's uapi header of prctl(2)."""
+_READ_PERSONALITY = 0xFFFFFFFF
+"""Source: personality(2)."""
+_DECIMAL_SETTINGS = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp", "traps")
+_decimal_settings = attrgetter(*_DECIMAL_SETTINGS)
 
 
 def _set_handlers(handlers: list[Any], signals: Sequence[int] = _SIGNALS) -> None:
@@ -80,15 +97,43 @@ def _set_cores(mask: bytes) -> None:
         raise OSError(number, os.strerror(number))
 
 
-def _set_garbage_collector(state: tuple[bool, tuple[int, int, int]]) -> None:
-    enabled, threshold = state
+def _set_garbage_collector(state: tuple[bool, tuple[int, int, int], int]) -> None:
+    enabled, threshold, debug = state
     gc.set_threshold(*threshold)
+    gc.set_debug(debug)
     (gc.enable if enabled else gc.disable)()
 
 
 def _set_trace(functions: tuple[Any, Any]) -> None:
     sys.settrace(functions[0])
     sys.setprofile(functions[1])
+
+
+def _set_trace_of_threads(functions: tuple[Any, Any]) -> None:
+    threading.settrace(functions[0])
+    threading.setprofile(functions[1])
+
+
+def _set_memory_trace(state: tuple[bool, int]) -> None:
+    on, frames = state
+    tracemalloc.stop()
+    if on:
+        tracemalloc.start(frames)
+
+
+def _set_personality(flags: int) -> None:
+    if _libc.personality(flags) == -1:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _set_decimal(settings: tuple[Any, ...]) -> None:
+    for name, value in zip(_DECIMAL_SETTINGS, settings, strict=True):
+        setattr(DefaultContext, name, value)
+
+
+def _set_bytecode(unwritten: bool) -> None:
+    sys.dont_write_bytecode = unwritten
 
 
 def _clear_timers(_: object) -> None:
@@ -131,26 +176,31 @@ _RESTORE: tuple[tuple[str, Callable[[Any], object]], ...] = (
     ("time zone", lambda _: time.tzset()),
     ("user", _never),
     ("group", _never),
-    ("garbage collector", _set_garbage_collector),
-    ("recursion limit", sys.setrecursionlimit),
-    ("switch interval", sys.setswitchinterval),
     ("trace function", _set_trace),
     ("socket timeout", socket.setdefaulttimeout),
     ("clocks", _set_clocks),
-    ("digits of integers", sys.set_int_max_str_digits),
     ("exception hooks", _set_hooks),
     ("scheduling policy", _set_policy),
     ("arguments", _set_arguments),
     ("import hooks", _never),  # a module that stays imported may need its own
     ("hooks of generators", lambda hooks: sys.set_asyncgen_hooks(*hooks)),
-    ("origins of coroutines", sys.set_coroutine_origin_tracking_depth),
-    ("stack of threads", stack_size),
+    ("files of bytecode", _set_bytecode),
 )
 """What the quick look reads, and how it is put back; an error means that it cannot be."""
 _PRIORITY, _CORES = 2, 3
 _RESTORE_RARE: tuple[tuple[str, Callable[[Any], object]], ...] = (
     ("timers", _clear_timers),
     ("handlers of real-time signals", partial(_set_handlers, signals=_REAL_TIME_SIGNALS)),
+    ("trace function of threads", _set_trace_of_threads),
+    ("trace of memory", _set_memory_trace),
+    ("flags of dlopen", sys.setdlopenflags),
+    ("personality", _set_personality),
+    ("switch interval", sys.setswitchinterval),
+    ("digits of integers", sys.set_int_max_str_digits),
+    ("stack of threads", stack_size),
+    ("garbage collector", _set_garbage_collector),
+    ("recursion limit", sys.setrecursionlimit),
+    ("origins of coroutines", sys.set_coroutine_origin_tracking_depth),
 )
 """What the thorough look puts back besides limits; :data:`_WATCHED` has what sets it."""
 
@@ -158,7 +208,9 @@ _RESTORE_RARE: tuple[tuple[str, Callable[[Any], object]], ...] = (
 class ProcessState:
     """The state of a worker's process before its first task."""
 
-    def __init__(self) -> None:
+    def __init__(self, crash_fd: int) -> None:
+        """``crash_fd`` is where the traceback of a crash is written."""
+        self._crash_fd = crash_fd
         self._mask = ctypes.create_string_buffer(_CPU_MASK_BYTES)
         self._limits_fd = os.open("/proc/self/limits", os.O_RDONLY | os.O_CLOEXEC)
         self._status_fd = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
@@ -181,6 +233,8 @@ class ProcessState:
         self._limits_text = os.pread(self._limits_fd, 8192, 0)
         self._quick, self._rare, self._rest = self._look(), _look_rare(), self._read_rest()
         self._files = _lowest_free_descriptor() + _MOST_FILES_LEFT
+        self._decimal_copy = DefaultContext.copy()  # its traps are a view that does not keep it
+        self._decimal = _decimal_settings(self._decimal_copy)
 
     @contextmanager
     def keeping_changes(self) -> Iterator[None]:
@@ -195,6 +249,8 @@ class ProcessState:
             What cannot be put back; None if the next task sees what the first saw.
         """
         os.umask(self._umask)
+        if _decimal_settings(DefaultContext) != self._decimal:
+            _set_decimal(self._decimal)
         left = [] if self._look() == self._quick else self._put_back()
         if python_threads() > self._threads and not self._threads_end():
             left.append("a thread")
@@ -203,6 +259,8 @@ class ProcessState:
         now = time.monotonic()
         if seconds >= _THOROUGH_AFTER_SECONDS or self._touched or now >= self._thorough_at:
             self._touched, self._thorough_at = False, now + _THOROUGH_EVERY_SECONDS
+            report_crashes(self._crash_fd)
+            cancel_dump_traceback_later()
             left += self._put_back_limits() + self._put_back_rare()
             if self._read_rest() != self._rest:
                 left.append(
@@ -244,20 +302,15 @@ class ProcessState:
             (time.tzname, time.timezone, time.altzone),
             os.geteuid(),
             os.getegid(),
-            (gc.isenabled(), gc.get_threshold()),
-            sys.getrecursionlimit(),
-            sys.getswitchinterval(),
             (sys.gettrace(), sys.getprofile()),
             socket.getdefaulttimeout(),
             _clocks(time),
-            sys.get_int_max_str_digits(),
             (sys.excepthook, sys.unraisablehook, threading.excepthook),
             os.sched_getscheduler(0),
             sys.argv.copy(),
             sys.path_hooks.copy(),
             sys.get_asyncgen_hooks(),
-            sys.get_coroutine_origin_tracking_depth(),
-            stack_size(),
+            sys.dont_write_bytecode,
         )
 
     def _affinity(self) -> bytes:
@@ -331,8 +384,20 @@ class ProcessState:
 
 def _look_rare() -> tuple[Any, ...]:
     """Return the values of :data:`_RESTORE_RARE`, in its order."""
-    timers = (getitimer(_VIRTUAL), getitimer(_PROFILE))
-    return timers, list(map(getsignal, _REAL_TIME_SIGNALS))
+    return (
+        (getitimer(_VIRTUAL), getitimer(_PROFILE)),
+        list(map(getsignal, _REAL_TIME_SIGNALS)),
+        (threading.gettrace(), threading.getprofile()),
+        (tracemalloc.is_tracing(), tracemalloc.get_traceback_limit()),
+        sys.getdlopenflags(),
+        _libc.personality(_READ_PERSONALITY),
+        sys.getswitchinterval(),
+        sys.get_int_max_str_digits(),
+        stack_size(),
+        (gc.isenabled(), gc.get_threshold(), gc.get_debug()),
+        sys.getrecursionlimit(),
+        sys.get_coroutine_origin_tracking_depth(),
+    )
 
 
 def _put_back(

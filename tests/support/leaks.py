@@ -3,6 +3,7 @@
 import contextvars
 import ctypes
 import decimal
+import faulthandler
 import gc
 import locale
 import os
@@ -12,11 +13,14 @@ import socket
 import sys
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable
 from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, cast
+
+from mitosis.worker.process_state import ProcessState
 
 _libc = ctypes.CDLL(None)
 _VARIABLE = contextvars.ContextVar("variable", default="clean")
@@ -54,6 +58,12 @@ def _oom_score() -> None:
 def _open_files() -> None:
     for _ in range(150):
         os.open("/dev/null", os.O_RDONLY)
+
+
+def _personality(flags: int) -> None:
+    """Set it in a task that is not of the shortest; a container may forbid it."""
+    _libc.personality(flags)
+    time.sleep(0.02)
 
 
 def _zone(name: str) -> None:
@@ -154,7 +164,7 @@ LEAKS: dict[str, Callable[[], Any]] = {
     "closed": lambda: os.close(2),
     "python streams": lambda: sys.stdout.close(),  # noqa: PLW0108 - the stream of then
     "no stdin": lambda: setattr(sys, "stdin", None),
-    "no collection": gc.disable,
+    "no collection": lambda: gc.disable(),  # noqa: PLW0108 - the function of then
     "recursion": lambda: sys.setrecursionlimit(5000),
     "trace": lambda: sys.settrace(lambda *_: None),
     "socket timeout": lambda: socket.setdefaulttimeout(3.0),
@@ -187,6 +197,16 @@ LEAKS: dict[str, Callable[[], Any]] = {
     "generator hook": lambda: sys.set_asyncgen_hooks(firstiter=print),
     "coroutine origins": lambda: sys.set_coroutine_origin_tracking_depth(3),
     "stack of threads": lambda: threading.stack_size(1 << 20),
+    "debug of collections": lambda: gc.set_debug(gc.DEBUG_STATS),
+    "trace of threads": lambda: threading.settrace(lambda *_: None),
+    "profile of threads": lambda: threading.setprofile(lambda *_: None),
+    "trace of memory": lambda: tracemalloc.start(),  # noqa: PLW0108 - the function of then
+    "bytecode": lambda: setattr(sys, "dont_write_bytecode", not sys.dont_write_bytecode),
+    "default precision": lambda: setattr(decimal.DefaultContext, "prec", 3),
+    "default traps": lambda: decimal.DefaultContext.clear_traps(),  # noqa: PLW0108 - as the others
+    "no traceback of crashes": lambda: faulthandler.disable(),  # noqa: PLW0108 - the function of then
+    "flags of dlopen": lambda: sys.setdlopenflags(os.RTLD_NOW | os.RTLD_GLOBAL),
+    "addresses": lambda: _personality(0x0040000),  # Source: personality(2), ADDR_NO_RANDOMIZE
 }
 NAMESPACES = {  # Source: the kernel's uapi header of clone(2)
     "mounts": 0x00020000,
@@ -232,9 +252,14 @@ def probe() -> dict[str, Any]:
         "streams": [stream.writable() for stream in (sys.stdout, sys.stderr)],
         "stdin": sys.stdin is not None,
         "output": str(Path("/proc/self/fd/1").readlink())[:8],
-        "gc": gc.isenabled(),
+        "gc": [gc.isenabled(), gc.get_debug()],
         "recursion": sys.getrecursionlimit(),
-        "trace": sys.gettrace() is None,
+        "trace": [str(get()) for get in (sys.gettrace, threading.gettrace, threading.getprofile)],
+        "trace of memory": tracemalloc.is_tracing(),
+        "bytecode": sys.dont_write_bytecode,
+        "crashes": faulthandler.is_enabled(),
+        "dlopen": sys.getdlopenflags(),
+        "personality": Path("/proc/self/personality").read_text(),
         "socket": socket.getdefaulttimeout(),
         "switch": sys.getswitchinterval(),
         "clock": time.time() > 1e9,
@@ -251,7 +276,7 @@ def probe() -> dict[str, Any]:
         ],
         "text": [stream.encoding for stream in (sys.stdout, sys.stderr)],
         "namespaces": sorted(os.readlink(path) for path in Path("/proc/self/ns").iterdir()),  # noqa: PTH115
-        "precision": decimal.getcontext().prec,
+        "precision": [decimal.getcontext().prec, repr(decimal.DefaultContext)],
         "context variable": _VARIABLE.get(),
         "files": len(os.listdir("/proc/self/fd")) // 100,  # noqa: PTH208 - as above
         "policy": os.sched_getscheduler(0),
@@ -277,3 +302,12 @@ def _c_environment() -> list[str]:
 
 def process_id() -> int:
     return os.getpid()
+
+
+def looks_thoroughly() -> list[bool]:
+    """Whether this worker will look for what only few handlers do, though this one has done nothing."""
+    return [each._touched for each in gc.get_objects() if isinstance(each, ProcessState)]
+
+
+def dump_soon() -> None:
+    faulthandler.dump_traceback_later(0.05, exit=True)

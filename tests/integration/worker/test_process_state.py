@@ -104,6 +104,16 @@ def test_the_next_task_sees_no_combination_of_leaks(
     assert probe(host) == clean
 
 
+def test_a_handler_that_changes_nothing_is_not_looked_at_thoroughly(host: WorkerHost) -> None:
+    """This look costs ten times the quick one, so what the worker itself does must not bring it."""
+    assert host.run(handler=f"{MODULE}:looks_thoroughly")[1]["result"] == [False]
+
+
+def test_the_process_is_not_ended_by_a_timer_of_an_earlier_handler(host: WorkerHost) -> None:
+    host.run(handler=f"{MODULE}:dump_soon")
+    assert host.run(handler="time:sleep", arguments=[0.1])[0].outcome == "succeeded"
+
+
 def test_a_command_after_a_leak_starts_clean(host: WorkerHost, clean: dict[str, Any]) -> None:
     leave(host, "ignored", "files", "nice", "umask", "no environment", "mask")
     shell = "umask; ulimit -n; nice; grep SigBlk /proc/self/status; echo $HOME"
