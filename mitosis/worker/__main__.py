@@ -8,6 +8,7 @@ import msgspec
 from mitosis.worker.evidence import Evidence
 from mitosis.worker.preload import preload
 from mitosis.worker.process import run_worker
+from mitosis.worker.process_state import watch_changes
 from mitosis.worker.settings import WorkerSettings
 from mitosis.worker.zygote import main
 
@@ -22,6 +23,7 @@ def exec_worker() -> None:
         settings, parent, evidence = msgspec.msgpack.decode(file.read(), type=kind)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
+    watch_changes()
     preload(settings.setup.handler_modules, settings.setup.python_path)
     for fd in evidence:
         os.set_inheritable(fd, False)

@@ -24,6 +24,8 @@ class ProcessEnvironment:
         self._array = ctypes.c_void_p.in_dll(_libc, "environ")
         self._surplus = self._length() - len(os.environ)
         self._address: int | None = None
+        self._count = 0
+        self._view: ctypes.Array[ctypes.c_char] = (ctypes.c_char * 0)()
         self._pointers = b""
         self._extra: Mapping[str, str] = {}
 
@@ -67,19 +69,18 @@ class ProcessEnvironment:
         self._note()
 
     def _note(self) -> None:
-        self._address, self._pointers = self._array.value, self._read(len(os.environ))
+        """Copy the pointers to all variables, and the null pointer behind them."""
+        address, count = self._array.value, len(os.environ) + self._surplus + 1
+        if address != self._address or count != self._count:
+            self._address, self._count = address, count
+            size = count * _POINTER_BYTES if address else 0
+            self._view = (ctypes.c_char * size).from_address(address or 0)
+        self._pointers = self._view.raw
 
     def _changed(self) -> bool:
-        address = self._address
-        if address is None or self._array.value != address:
+        if self._address is None or self._array.value != self._address:
             return True
-        return ctypes.string_at(address, len(self._pointers)) != self._pointers
-
-    def _read(self, count: int) -> bytes:
-        """Return the pointers to ``count`` variables, and the null pointer behind them."""
-        if not (address := self._array.value):
-            return b""
-        return ctypes.string_at(address, (count + self._surplus + 1) * _POINTER_BYTES)
+        return self._view.raw != self._pointers
 
     def _rebuild(self) -> None:
         os.environ = self._python  # noqa: B003 - a handler has replaced the object

@@ -2,8 +2,9 @@
 
 Two looks. The quick one follows every handler and costs a few microseconds (``bench/worker_state.py``).
 The thorough one reads what takes longer, and follows handlers long enough to hide its cost, handlers that
-have called one of :data:`_WATCHED`, and the first handler after a tenth of a second. The worker itself
-imports what it calls of :data:`_WATCHED` before that is watched.
+have called one of :data:`_WATCHED`, and the first handler after a tenth of a second. These functions are
+watched before the first module of handlers is imported, and what the worker itself calls of them is
+imported before that.
 
 Not compared: modules and their variables, as ``tempfile.tempdir``, ``sys.path``, warning filters, random
 numbers, native threads and signal handlers of C libraries. They belong to imported code, which every task
@@ -39,16 +40,12 @@ from typing import Any
 _THOROUGH_AFTER_SECONDS = 0.001
 _THOROUGH_EVERY_SECONDS = 0.1
 _THREADS_MAY_END_SECONDS = 0.02
-_ALL_SIGNALS = tuple(sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
-_SIGNALS = tuple(number for number in _ALL_SIGNALS if number < signal.SIGRTMIN)
-_REAL_TIME_SIGNALS = _ALL_SIGNALS[len(_SIGNALS) :]
+_SIGNALS = tuple(sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
 _LIMITS = tuple(
     sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})
 )
 _libc = ctypes.CDLL(None, use_errno=True)
-_getaffinity = _libc.sched_getaffinity
 _VIRTUAL, _PROFILE = signal.ITIMER_VIRTUAL, signal.ITIMER_PROF
-_CPU_MASK_BYTES = 512
 _CLOCKS = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "sleep")
 """Functions of :mod:`time` that tests replace, and that the worker itself uses."""
 _clocks = attrgetter(*_CLOCKS)
@@ -60,6 +57,9 @@ _FIXED_NAMESPACES = {"pid", "time"}
 _WATCHED = (
     (resource, ("setrlimit", "prlimit")),
     (os, ("chroot", "setgroups", "initgroups", "unshare", "setns")),
+    (os, ("setuid", "setgid", "seteuid", "setegid", "setreuid", "setregid")),
+    (os, ("setresuid", "setresgid")),
+    (os, ("sched_setscheduler", "sched_setparam")),
     (signal, ("signal", "setitimer")),
     (threading, ("settrace", "setprofile", "settrace_all_threads", "setprofile_all_threads")),
     (threading, ("stack_size",)),
@@ -70,6 +70,7 @@ _WATCHED = (
     (gc, ("enable", "disable", "set_threshold", "set_debug")),
 )
 """What a handler calls to change what only the thorough look sees; not every Python has all of them."""
+_PRCTL_BYTES = 8
 _PR_GET_PDEATHSIG, _PR_GET_DUMPABLE, _PR_GET_TIMERSLACK, _PR_GET_CHILD_SUBREAPER = 2, 3, 30, 37
 """Source: the kernel's uapi header of prctl(2)."""
 _READ_PERSONALITY = 0xFFFFFFFF
@@ -78,8 +79,38 @@ _DECIMAL_SETTINGS = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp", "t
 _decimal_settings = attrgetter(*_DECIMAL_SETTINGS)
 
 
-def _set_handlers(handlers: list[Any], signals: Sequence[int] = _SIGNALS) -> None:
-    for number, handler in zip(signals, handlers, strict=True):
+class _Watch:
+    """Whether one of :data:`_WATCHED` has been called."""
+
+    def __init__(self) -> None:
+        self.called = False
+        self._begun = False
+
+    def begin(self) -> None:
+        if self._begun:
+            return
+        self._begun = True
+        for module, names in _WATCHED:
+            for name in names:
+                if (function := getattr(module, name, None)) is not None:
+                    setattr(module, name, self._noted(function))
+
+    def _noted(self, change: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(change)
+        def changed(*args: Any, **named: Any) -> Any:
+            self.called = True
+            return change(*args, **named)
+
+        return changed
+
+
+_watch = _Watch()
+watch_changes = _watch.begin
+"""Begin to note calls of :data:`_WATCHED`; to be called before modules are imported that may keep one."""
+
+
+def _set_handlers(handlers: list[Any]) -> None:
+    for number, handler in zip(_SIGNALS, handlers, strict=True):
         if getsignal(number) != handler:
             signal.signal(number, handler)  # TypeError: it was installed by C code
 
@@ -89,12 +120,6 @@ def _set_mask(mask: set[int]) -> None:
     while pending := signal.sigpending() - mask - {signal.SIGTERM}:
         signal.sigtimedwait(pending, 0)
     pthread_sigmask(signal.SIG_SETMASK, mask)
-
-
-def _set_cores(mask: bytes) -> None:
-    if _libc.sched_setaffinity(0, len(mask), mask) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
 
 
 def _set_garbage_collector(state: tuple[bool, tuple[int, int, int], int]) -> None:
@@ -168,29 +193,26 @@ def _never(_: object) -> None:
 
 
 _RESTORE: tuple[tuple[str, Callable[[Any], object]], ...] = (
-    ("signal handlers", _set_handlers),
     ("signal mask", _set_mask),
     ("priority", lambda value: os.setpriority(os.PRIO_PROCESS, 0, value)),
-    ("cores", _set_cores),
+    ("cores", lambda cores: os.sched_setaffinity(0, cores)),
     ("locale", lambda name: setlocale(LC_ALL, name)),
     ("time zone", lambda _: time.tzset()),
-    ("user", _never),
-    ("group", _never),
     ("trace function", _set_trace),
     ("socket timeout", socket.setdefaulttimeout),
     ("clocks", _set_clocks),
     ("exception hooks", _set_hooks),
-    ("scheduling policy", _set_policy),
     ("arguments", _set_arguments),
     ("import hooks", _never),  # a module that stays imported may need its own
     ("hooks of generators", lambda hooks: sys.set_asyncgen_hooks(*hooks)),
     ("files of bytecode", _set_bytecode),
 )
 """What the quick look reads, and how it is put back; an error means that it cannot be."""
-_PRIORITY, _CORES = 2, 3
+_PRIORITY, _CORES = 1, 2
 _RESTORE_RARE: tuple[tuple[str, Callable[[Any], object]], ...] = (
+    ("signal handlers", _set_handlers),
     ("timers", _clear_timers),
-    ("handlers of real-time signals", partial(_set_handlers, signals=_REAL_TIME_SIGNALS)),
+    ("scheduling policy", _set_policy),
     ("trace function of threads", _set_trace_of_threads),
     ("trace of memory", _set_memory_trace),
     ("flags of dlopen", sys.setdlopenflags),
@@ -211,20 +233,16 @@ class ProcessState:
     def __init__(self, crash_fd: int) -> None:
         """``crash_fd`` is where the traceback of a crash is written."""
         self._crash_fd = crash_fd
-        self._mask = ctypes.create_string_buffer(_CPU_MASK_BYTES)
+        self._value = ctypes.create_string_buffer(_PRCTL_BYTES)
         self._limits_fd = os.open("/proc/self/limits", os.O_RDONLY | os.O_CLOEXEC)
         self._status_fd = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
         self._oom_fd = os.open("/proc/self/oom_score_adj", os.O_RDONLY | os.O_CLOEXEC)
         self._namespaces_fd = os.open(_NAMESPACES, os.O_RDONLY | os.O_CLOEXEC)
         spaces = {path.name for path in Path(_NAMESPACES).iterdir()}
         self._namespaces = sorted(spaces - _FIXED_NAMESPACES)
-        self._touched = False
         self._thorough_at = 0.0
+        watch_changes()
         self._remember()
-        for module, names in _WATCHED:
-            for name in names:
-                if (function := getattr(module, name, None)) is not None:
-                    setattr(module, name, self._watched(function))
 
     def _remember(self) -> None:
         os.umask(umask := os.umask(0o077))
@@ -251,21 +269,22 @@ class ProcessState:
         os.umask(self._umask)
         if _decimal_settings(DefaultContext) != self._decimal:
             _set_decimal(self._decimal)
-        left = [] if self._look() == self._quick else self._put_back()
+        left: list[str] = []
+        now = time.monotonic()
+        thorough = seconds >= _THOROUGH_AFTER_SECONDS or _watch.called or now >= self._thorough_at
+        if thorough:  # first: a blocked SIGTERM is to meet the worker's own handler
+            self._thorough_at = now + _THOROUGH_EVERY_SECONDS
+            left += self._put_back_rare()
+        if self._look() != self._quick:
+            left += _put_back(_RESTORE, self._quick, self._look())
         if python_threads() > self._threads and not self._threads_end():
             left.append("a thread")
         if _lowest_free_descriptor() > self._files:
             left.append("open files")
-        now = time.monotonic()
-        if seconds >= _THOROUGH_AFTER_SECONDS or self._touched or now >= self._thorough_at:
-            self._touched, self._thorough_at = False, now + _THOROUGH_EVERY_SECONDS
-            report_crashes(self._crash_fd)
-            cancel_dump_traceback_later()
-            left += self._put_back_limits() + self._put_back_rare()
-            if self._read_rest() != self._rest:
-                left.append(
-                    "another user, root folder, namespace, capability, ignored signal or attribute"
-                )
+        if thorough and self._read_rest() != self._rest:
+            left.append(
+                "another user, root folder, namespace, capability, ignored signal or attribute"
+            )
         return ", ".join(left) or None
 
     def raise_file_limit(self) -> None:
@@ -274,14 +293,14 @@ class ProcessState:
         first = self._limits[resource.RLIMIT_NOFILE]
         if now == first:
             return
-        self._touched = True
+        _watch.called = True
         if _tried("limits", partial(resource.setrlimit, resource.RLIMIT_NOFILE), first):
             resource.setrlimit(resource.RLIMIT_NOFILE, (now[1], now[1]))
 
     def restore_attributes(self) -> str | None:
         """Put back what a command can change in its parent: limits, priority, cores."""
         left = self._put_back_limits()
-        now = {_PRIORITY: os.getpriority(os.PRIO_PROCESS, 0), _CORES: self._affinity()}
+        now = {_PRIORITY: os.getpriority(os.PRIO_PROCESS, 0), _CORES: os.sched_getaffinity(0)}
         for index, value in now.items():
             if value != self._quick[index]:
                 left += _tried(*_RESTORE[index], self._quick[index])
@@ -294,28 +313,20 @@ class ProcessState:
     def _look(self) -> tuple[Any, ...]:
         """Return the values of :data:`_RESTORE`, in its order."""
         return (
-            list(map(getsignal, _SIGNALS)),
             pthread_sigmask(signal.SIG_BLOCK, ()),
             os.getpriority(os.PRIO_PROCESS, 0),
-            self._affinity(),
+            os.sched_getaffinity(0),
             setlocale(LC_ALL),
             (time.tzname, time.timezone, time.altzone),
-            os.geteuid(),
-            os.getegid(),
             (sys.gettrace(), sys.getprofile()),
             socket.getdefaulttimeout(),
             _clocks(time),
             (sys.excepthook, sys.unraisablehook, threading.excepthook),
-            os.sched_getscheduler(0),
             sys.argv.copy(),
             sys.path_hooks.copy(),
             sys.get_asyncgen_hooks(),
             sys.dont_write_bytecode,
         )
-
-    def _affinity(self) -> bytes:
-        _getaffinity(0, _CPU_MASK_BYTES, self._mask)
-        return self._mask.raw
 
     def _read_rest(self) -> tuple[Any, ...]:
         """Return identity, root folder, namespaces, signals, capabilities, seccomp, NUMA nodes, attributes.
@@ -340,20 +351,21 @@ class ProcessState:
 
     def _attributes(self) -> tuple[Any, ...]:
         """Return scheduling policy, OOM score adjustment and what prctl(2) sets."""
-        _libc.prctl(_PR_GET_PDEATHSIG, self._mask, 0, 0, 0)
-        death_signal = self._mask.raw[:4]
-        _libc.prctl(_PR_GET_CHILD_SUBREAPER, self._mask, 0, 0, 0)
+        _libc.prctl(_PR_GET_PDEATHSIG, self._value, 0, 0, 0)
+        death_signal = self._value.raw[:4]
+        _libc.prctl(_PR_GET_CHILD_SUBREAPER, self._value, 0, 0, 0)
         flags = [_libc.prctl(get, 0, 0, 0, 0) for get in (_PR_GET_DUMPABLE, _PR_GET_TIMERSLACK)]
         oom = os.pread(self._oom_fd, 16, 0)
-        return (os.sched_getscheduler(0), oom, death_signal, self._mask.raw[:4], *flags)
+        return (os.sched_getscheduler(0), oom, death_signal, self._value.raw[:4], *flags)
 
     # --- restoring ------------------------------------------------------------------------------
 
-    def _put_back(self) -> list[str]:
-        return _put_back(_RESTORE, self._quick, self._look())
-
     def _put_back_rare(self) -> list[str]:
-        return _put_back(_RESTORE_RARE, self._rare, _look_rare())
+        report_crashes(self._crash_fd)
+        cancel_dump_traceback_later()
+        left = self._put_back_limits() + _put_back(_RESTORE_RARE, self._rare, _look_rare())
+        _watch.called = False
+        return left
 
     def _put_back_limits(self) -> list[str]:
         if os.pread(self._limits_fd, 8192, 0) == self._limits_text:
@@ -373,20 +385,13 @@ class ProcessState:
             time.sleep(0.001)
         return True
 
-    def _watched(self, change: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(change)
-        def changed(*args: Any, **named: Any) -> Any:
-            self._touched = True
-            return change(*args, **named)
-
-        return changed
-
 
 def _look_rare() -> tuple[Any, ...]:
     """Return the values of :data:`_RESTORE_RARE`, in its order."""
     return (
+        list(map(getsignal, _SIGNALS)),
         (getitimer(_VIRTUAL), getitimer(_PROFILE)),
-        list(map(getsignal, _REAL_TIME_SIGNALS)),
+        os.sched_getscheduler(0),
         (threading.gettrace(), threading.getprofile()),
         (tracemalloc.is_tracing(), tracemalloc.get_traceback_limit()),
         sys.getdlopenflags(),

@@ -32,6 +32,7 @@ from mitosis.worker.linux import become_subreaper
 from mitosis.worker.preload import PreloadError, preload
 from mitosis.worker.process import EXIT_BROKEN, run_worker
 from mitosis.worker.process_limit import remove_groups
+from mitosis.worker.process_state import watch_changes
 from mitosis.worker.process_tree import below, kill_all_below, kill_below, process_parents
 from mitosis.worker.settings import WorkerSettings, pids_groups, session_environment
 from mitosis.worker.signals import default_signals
@@ -319,6 +320,7 @@ def _own_signals() -> None:
 def _serve(agent: socket.socket, setup: Setup) -> int:
     try:
         with _agent_watched(agent):
+            watch_changes()
             loaded = preload(setup.handler_modules, setup.python_path)
     except PreloadError as error:
         _send(agent, ImportFailed(error.module, str(error)[:2000], error.traceback))

@@ -20,9 +20,11 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, cast
 
-from mitosis.worker.process_state import ProcessState
+from mitosis.worker import process_state
 
 _libc = ctypes.CDLL(None)
+_signal_of_import = signal.signal
+"""As ``from signal import signal`` of a module that the zygote has imported."""
 _VARIABLE = contextvars.ContextVar("variable", default="clean")
 
 
@@ -142,6 +144,7 @@ LEAKS: dict[str, Callable[[], Any]] = {
     "folder": lambda: os.chdir("/usr"),
     "umask": lambda: os.umask(0o777),
     "ignored": lambda: signal.signal(signal.SIGUSR1, signal.SIG_IGN),
+    "kept function": lambda: _signal_of_import(signal.SIGUSR2, signal.SIG_IGN),
     "handler": lambda: signal.signal(signal.SIGTERM, lambda *_: None),
     "real-time handler": lambda: signal.signal(signal.SIGRTMIN + 3, signal.SIG_IGN),
     "alarm": lambda: signal.signal(signal.SIGALRM, lambda *_: None),
@@ -304,9 +307,16 @@ def process_id() -> int:
     return os.getpid()
 
 
-def looks_thoroughly() -> list[bool]:
+def looks_thoroughly() -> bool:
     """Whether this worker will look for what only few handlers do, though this one has done nothing."""
-    return [each._touched for each in gc.get_objects() if isinstance(each, ProcessState)]
+    return process_state._watch.called
+
+
+def delay_an_end() -> None:
+    """Block the order to end that comes meanwhile, with a handler of one's own that ignores it."""
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def dump_soon() -> None:

@@ -1,6 +1,7 @@
 """Whatever handlers leave behind, the next task starts in the state in which the first one started."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mitosis.contracts.outcome import ExitKind, ExitReason
 from mitosis.ipc.messages import Goodbye, TaskStarted
 from mitosis.worker.zygote_protocol import Exited
 from tests.support.checkout import ROOT
@@ -106,7 +108,15 @@ def test_the_next_task_sees_no_combination_of_leaks(
 
 def test_a_handler_that_changes_nothing_is_not_looked_at_thoroughly(host: WorkerHost) -> None:
     """This look costs ten times the quick one, so what the worker itself does must not bring it."""
-    assert host.run(handler=f"{MODULE}:looks_thoroughly")[1]["result"] == [False]
+    assert host.run(handler=f"{MODULE}:looks_thoroughly")[1]["result"] is False
+
+
+def test_a_worker_that_is_told_to_end_meanwhile_ends_after_the_handler(host: WorkerHost) -> None:
+    host.submit({"handler": f"{MODULE}:delay_an_end"})
+    host.started()
+    reason = ExitReason.from_wait_status(host.hear(Exited).wait_status)
+    host.spawn()
+    assert reason == ExitReason(ExitKind.SIGNAL, signal.SIGTERM)
 
 
 def test_the_process_is_not_ended_by_a_timer_of_an_earlier_handler(host: WorkerHost) -> None:
