@@ -249,6 +249,11 @@ async def test_a_look_finds_failures_that_nobody_has_judged(
         await many(w, group, 8)
         bad, _ = await hosts_on(w, group, 2)
         monkeypatch.setattr(report, "judge_report", die)
-        await fail_all(bad, (await bad.claim(8)).tasks[:2])
+        tasks = (await bad.claim(8)).tasks
+        await fail_all(bad, tasks[:2])
         assert await w.rows(PHASES) == []
         assert [line for line in (await look(w.store)).what if "judgement" in line]
+        await bad.finish(tasks[2:])
+        await judge_groups(w.store)
+        assert not [line for line in (await look(w.store)).what if "judgement" in line]
+        assert await failures(w, group) == 2
