@@ -68,9 +68,11 @@ def _server(modules: tuple[str, ...]) -> Path:
 
 @cache
 def _own_server(modules: tuple[str, ...]) -> Path:
-    """Return the socket of a server that imports ``modules`` when it is needed; it ends with this process."""
-    folder = _exits.enter_context(tempfile.TemporaryDirectory(prefix="mt-", dir="/tmp"))
-    path = Path(folder) / "s"
+    """Return the socket of a server that imports ``modules`` when it is needed.
+
+    It ends with this process, also if that is killed, and removes the folder of its socket.
+    """
+    path = Path(tempfile.mkdtemp(prefix="mt-", dir="/tmp")) / "s"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen(64)

@@ -14,6 +14,7 @@ import marshal
 import os
 import runpy
 import select
+import shutil
 import signal
 import socket
 import struct
@@ -22,6 +23,7 @@ import threading
 import time
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from typing import TypedDict
 
 LENGTH = struct.Struct("!I")
@@ -150,8 +152,10 @@ def _writer(descriptor: int, errors: str) -> io.TextIOWrapper:
 def main() -> None:
     number, *modules = sys.argv[1:]
     listener = socket.socket(fileno=int(number))
+    folder = Path(listener.getsockname()).parent
     asked: list[int | socket.socket] = [0, listener]
     if 0 in select.select(asked, [], [])[0]:
+        shutil.rmtree(folder)
         return
     for module in modules:
         import_module(module)
@@ -159,6 +163,8 @@ def main() -> None:
     gc.freeze()
     if (request := Server(listener).serve()) is not None:
         _run(request["module"])
+    else:
+        shutil.rmtree(folder)
 
 
 def _run(module: str) -> None:

@@ -145,3 +145,25 @@ os._exit(0)
     said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     (server,) = json.loads(said.stdout)
     wait_until(lambda: not psutil.pid_exists(server), 10)
+
+
+USES_AND_DIES = """
+import os, signal, subprocess
+from tests.support import prepared
+path = prepared._own_server(("json",))
+if {uses}:
+    subprocess.run([*prepared.python(prepared.base_environment(), ("json",)), "-c", ""], check=True)
+print(path, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("uses", [False, True])
+def test_a_server_whose_owner_was_killed_leaves_no_folder(uses: bool) -> None:
+    script = USES_AND_DIES.format(uses=uses)
+    ran = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == -signal.SIGKILL, ran.stderr
+    folder = Path(ran.stdout.strip()).parent
+    wait_until(lambda: not folder.exists())
