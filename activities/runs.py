@@ -7,6 +7,7 @@ from temporalio import activity
 
 from activities.errors import as_application_errors
 from mitosis.contracts.run_control import RunSituation, RunVerbRequest
+from mitosis.contracts.schedule_control import Tick, TickAnswer
 
 
 class RunPort(Protocol):
@@ -22,6 +23,14 @@ class RunPort(Protocol):
         Raises:
             NotFound: there is no such run.
             InvalidTransition: it has ended otherwise.
+        """
+        ...
+
+    async def start_scheduled(self, tick: Tick) -> TickAnswer:
+        """Start the run of a schedule for a time, or return the one that it has, or why it has none.
+
+        Raises:
+            DatabaseUnavailable: try again.
         """
         ...
 
@@ -41,3 +50,8 @@ class RunActivities:
     async def cancel(self, request: RunVerbRequest) -> RunSituation:
         with as_application_errors():
             return await self._runs.cancel_run(request)
+
+    @activity.defn(name="start_scheduled_run")
+    async def start_scheduled(self, tick: Tick) -> TickAnswer:
+        with as_application_errors():
+            return await self._runs.start_scheduled(tick)

@@ -1,8 +1,8 @@
 """Removes the values of environment variables and parameters from answers to users whose role is only read.
 
 Values may be secrets. Names stay, with null as their value: a reader sees which variables a hook, a worker or
-a task gets. Every route that answers with a task group, a task, a job, the definition of a run or a
-template passes it through here.
+a task gets. Every route that answers with a task group, a task, a job, a schedule, the definition of a run or
+a template passes it through here.
 """
 
 from collections.abc import Mapping
@@ -16,6 +16,7 @@ from mitosis.contracts.following import GroupEvent, OutputEvent
 from mitosis.contracts.http import Page, TaskGroupInfo, TaskInfo
 from mitosis.contracts.jobs import JobVersion
 from mitosis.contracts.runs import RunDefinition, RunView
+from mitosis.contracts.schedules import ScheduleInfo
 from mitosis.contracts.templates import TemplateInfo
 
 HOLDERS = (
@@ -92,6 +93,13 @@ def shown_run(run: RunView, *, values: bool) -> RunView:
     if values:
         return run
     return run.model_copy(update={"parameters": dict.fromkeys(run.parameters)})
+
+
+def shown_schedule(schedule: ScheduleInfo, *, values: bool) -> ScheduleInfo:
+    """Return a schedule as a caller may see it: of its parameters, a reader sees the names."""
+    if values:
+        return schedule
+    return schedule.model_copy(update={"parameters": dict.fromkeys(schedule.parameters)})
 
 
 def shown_groups(page: Page[TaskGroupInfo], user: User) -> Page[TaskGroupInfo]:

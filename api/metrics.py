@@ -13,6 +13,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from mitosis.store.registry.figures import CHURN_SECONDS, MOST_COUNTED, RegistryFigures
+from mitosis.store.schedules.figures import ScheduleFigures
 
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 """Upper bounds of the buckets: from a statement by key to a long poll."""
@@ -73,22 +74,31 @@ class Metrics:
             registry=self._own,
         ).set_function(seconds_left)
 
-    def exposed(self, figures: RegistryFigures, accept: str) -> tuple[bytes, str]:
+    def exposed(
+        self, figures: RegistryFigures, accept: str, schedules: Sequence[ScheduleFigures] = ()
+    ) -> tuple[bytes, str]:
         """Return the text and its content type, in the format that ``accept`` asks for."""
         encode, content_type = choose_encoder(accept)
         everything = CollectorRegistry()
-        everything.register(_Both(self._own, figures))
+        everything.register(_Both(self._own, figures, schedules))
         return encode(everything), content_type
 
 
 class _Both(Collector):
-    def __init__(self, own: CollectorRegistry, figures: RegistryFigures) -> None:
+    def __init__(
+        self,
+        own: CollectorRegistry,
+        figures: RegistryFigures,
+        schedules: Sequence[ScheduleFigures],
+    ) -> None:
         self._own = own
+        self._schedules = schedules
         self._figures = figures
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         yield from self._own.collect()  # type: ignore[misc]  # of any kind
         yield from registry_families(self._figures)
+        yield from schedule_families(self._schedules)
 
 
 def registry_families(figures: RegistryFigures) -> Iterable[GaugeMetricFamily]:
@@ -131,6 +141,40 @@ def registry_families(figures: RegistryFigures) -> Iterable[GaugeMetricFamily]:
     for change in figures.churn:
         churn.add_metric([change.group_name, change.event, change.reason], change.registrations)
     return services, age, active, tasks, churn
+
+
+def schedule_families(figures: Sequence[ScheduleFigures]) -> Iterable[GaugeMetricFamily]:
+    """Return the figures of the schedules as gauges."""
+    counts = GaugeMetricFamily(
+        "mitosis_schedules",
+        "Schedules: active or paused; of these refused, whose last start has made no run, and problem,"
+        " which Temporal does not accept.",
+        labels=("user_group", "state"),
+    )
+    waiting = GaugeMetricFamily(
+        "mitosis_schedule_starts_waiting",
+        "Runs of schedules that are due or asked for, and wait; of each schedule at most 1,000 count.",
+        labels=("user_group",),
+    )
+    late = GaugeMetricFamily(
+        "mitosis_schedule_late_seconds",
+        "Seconds after which the last time of a schedule was noticed, the largest.",
+        labels=("user_group",),
+    )
+    overdue = GaugeMetricFamily(
+        "mitosis_schedule_overdue_seconds",
+        "Seconds for which the first time that is due has not been looked at; above 60 nothing looks.",
+        labels=("user_group",),
+    )
+    for row in figures:
+        states = {"active": row.active, "paused": row.paused}
+        states |= {"refused": row.refused, "problem": row.problems}
+        for state, number in states.items():
+            counts.add_metric([row.group_name, state], number)
+        waiting.add_metric([row.group_name], row.waiting)
+        late.add_metric([row.group_name], row.late_seconds)
+        overdue.add_metric([row.group_name], row.overdue_seconds)
+    return counts, waiting, late, overdue
 
 
 def _by_namespace(figures: RegistryFigures) -> dict[tuple[str, str], tuple[int, dict[int, int]]]:

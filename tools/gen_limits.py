@@ -23,6 +23,7 @@ from api.streams import MAX_STREAMS  # noqa: E402
 from manager_agent.contact import RENEW_SECONDS  # noqa: E402
 from manager_agent.hooks import TAIL_BYTES  # noqa: E402
 from mitosis.client.submitting import PART_BYTES, PARTS_IN_FLIGHT  # noqa: E402
+from mitosis.contracts import schedules  # noqa: E402
 from mitosis.contracts.allocation import (  # noqa: E402
     DESCRIPTORS_OF_AGENT,
     DESCRIPTORS_PER_WORKER,
@@ -32,6 +33,8 @@ from mitosis.contracts.bounded_files import (  # noqa: E402
     MOST_SECRET_BYTES,
     MOST_TASKS_BYTES,
 )
+from mitosis.contracts.calendars import MOST_DIGITS, MOST_PARTS, YEARS  # noqa: E402
+from mitosis.contracts.duration import MOST_CHARACTERS  # noqa: E402
 from mitosis.contracts.http import MAX_WAIT_SECONDS  # noqa: E402
 from mitosis.contracts.json_depth import MAX_DEPTH  # noqa: E402
 from mitosis.contracts.json_integers import LONGEST_INTEGER  # noqa: E402
@@ -48,6 +51,7 @@ from mitosis.execution.journal import RESERVED_BYTES  # noqa: E402
 from mitosis.execution.reactor import MAX_SURPLUS  # noqa: E402
 from mitosis.execution.reporter import MOST_WAITING, MOST_WAITING_BYTES  # noqa: E402
 from mitosis.execution.whole_output import UNREACHED_SECONDS  # noqa: E402
+from mitosis.jobs.schedule_times import YEARS_LOOKED_AT  # noqa: E402
 from mitosis.jobs.yaml_text import MAX_BYTES  # noqa: E402
 from mitosis.settings import Settings, environment_name, flatten  # noqa: E402
 from mitosis.store.output.writing import ROWS_KEPT  # noqa: E402
@@ -136,6 +140,7 @@ def page() -> str:
         "## Tasks and submissions\n\n" + table(COLUMNS, _tasks()),
         "## Queues\n\n" + table(COLUMNS, _queues()),
         "## Results and output\n\n" + table(COLUMNS, _results()),
+        "## Schedules of jobs\n\n" + table(COLUMNS, _schedules()),
         "## The API\n\n" + table(COLUMNS, _api()),
         "## Between API and agent\n\n" + table(COLUMNS, _agent()),
         AWAY,
@@ -191,6 +196,43 @@ def _tasks() -> Rows:
             f"{_number(LONGEST_INTEGER)} digits, {_number(LONGEST_INTEGER - 1)} below zero"
             " (the sign counts); kept exactly",
             f"{REFUSED}; a result fails its task as `result_not_storable`",
+        ),
+    ]
+
+
+def _schedules() -> Rows:
+    field = "422 `invalid_request`, names the field"
+    first, end = schedules.TIMES
+    return [
+        (
+            "times of a schedule",
+            "of `--cron` and `--calendar` one in a minute, of `--every` one in"
+            f" {schedules.MIN_INTERVAL.seconds} s; searched for {YEARS_LOOKED_AT} years ahead",
+            field,
+        ),
+        (
+            "`--from`, `--until` and the ends of a backfill",
+            f"the years {first.year} to {end.year - 1}; years of a calendar {YEARS[0]} to {YEARS[1]}",
+            field,
+        ),
+        (
+            "a cron expression, a field of a calendar, a time zone",
+            f"{schedules.MAX_TIMING} characters; {MOST_PARTS} parts of a field, numbers of"
+            f" {MOST_DIGITS} digits",
+            field,
+        ),
+        ("a duration as text, as in `1h30m`", f"{MOST_CHARACTERS} characters", field),
+        ("`--jitter`", f"{schedules.MAX_JITTER.days} day", field),
+        ("`--catch-up`", f"at least {schedules.MIN_CATCH_UP.seconds} s", field),
+        (
+            "times of one backfill",
+            _number(schedules.MAX_BACKFILL),
+            "413 `too_large`: give it in parts",
+        ),
+        (
+            "runs that a schedule is to start, and that wait",
+            _number(schedules.MAX_WAITING),
+            "a trigger or a backfill: 413 `too_large`; a time gets no run, and `show` says so",
         ),
     ]
 

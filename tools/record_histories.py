@@ -35,7 +35,7 @@ SIDES: Mapping[str, frozenset[str]] = {
 ONLY: Mapping[str, Sequence[str]] = {
     "named": (
         *("task_group_auto_close", "manager_offer_to_teardown", "manager_lease_timers"),
-        *("run_timed_out", "run_cancelled", "run_cancelled_by_temporal"),
+        *("run_timed_out", "run_cancelled", "run_cancelled_by_temporal", "scheduled_run_started"),
     ),
     "first": ("task_group_refused",),
 }
@@ -46,6 +46,7 @@ NEWEST: Sequence[str] = (
     "run_timed_out",
     "run_cancelled",
     "run_cancelled_by_temporal",
+    "scheduled_run_started",
 )
 """On the newest side only: no version that lacks a patch goes these ways."""
 

@@ -13,7 +13,7 @@ from uuid import UUID
 from temporalio.service import RPCError
 
 from mitosis.concurrency import raise_if_cancelled, wait_event
-from mitosis.contracts.control import Names, PokeKind
+from mitosis.contracts.control import Names, WorkflowKind
 from mitosis.contracts.errors import DatabaseUnavailable, TemporalUnavailable
 from workflows.client import WORKFLOW_TYPES, ControlClient, target
 from workflows.namespace import ensure_namespace
@@ -30,7 +30,10 @@ class Bootstrap:
     """Idempotent; any number of processes may run it at once."""
 
     def __init__(
-        self, client: ControlClient, expected: ExpectedPort, every_seconds: float = EVERY_SECONDS
+        self,
+        client: ControlClient,
+        expected: ExpectedPort,
+        every_seconds: float = EVERY_SECONDS,
     ) -> None:
         self._client = client
         self._expected = expected
@@ -53,7 +56,7 @@ class Bootstrap:
                 log.warning("bootstrap.failed", extra={"reason": str(error)})
 
     async def ensure(self) -> None:
-        """Ensure the namespace, the search attributes, and every workflow that must run.
+        """Ensure the namespace, the search attributes and every workflow that must run.
 
         Raises:
             TemporalUnavailable, RPCError, DatabaseUnavailable: try again later.
@@ -75,7 +78,7 @@ class Bootstrap:
 
     async def _start_missing(
         self,
-        kind: PokeKind,
+        kind: WorkflowKind,
         subjects: Iterable[UUID],
         names: Mapping[UUID, Names],
         running: frozenset[str],

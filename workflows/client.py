@@ -28,7 +28,6 @@ from mitosis.contracts.control import (
     GroupView,
     ManagerInput,
     Names,
-    PokeKind,
     Reopen,
     TaskGroupInput,
     WorkflowKind,
@@ -149,7 +148,7 @@ class ControlClient:
         await self._start(target(kind, subject, names), signal=None)
 
     async def poke(
-        self, kind: PokeKind, subject: UUID | None = None, names: Names | None = None
+        self, kind: WorkflowKind, subject: UUID | None = None, names: Names | None = None
     ) -> None:
         """Make the workflow look again; start it if it does not run. A lost or repeated poke is harmless.
 
@@ -177,7 +176,7 @@ class ControlClient:
             static_summary=group.summary,
             task_timeout=WORKFLOW_TASK_WITHIN,
         )
-        with _our_errors():
+        with our_errors():
             view: GroupView = await self.temporal.execute_update_with_start_workflow(
                 verb.kind,
                 timely,
@@ -193,12 +192,12 @@ class ControlClient:
         Raises:
             TemporalUnavailable: it does not answer.
         """
-        with _our_errors():
+        with our_errors():
             if not await self.temporal.service_client.check_health(timeout=CHECK_TIMEOUT):
                 raise TemporalUnavailable
 
     async def _start(self, it: Target, signal: str | None) -> None:
-        with _our_errors():
+        with our_errors():
             await self.temporal.start_workflow(
                 WORKFLOW_TYPES[it.kind],
                 args=it.arguments,
@@ -215,7 +214,8 @@ class ControlClient:
 
 
 @contextmanager
-def _our_errors() -> Iterator[None]:
+def our_errors() -> Iterator[None]:
+    """Turn errors of Temporal into ours; an invalid argument stays as it is."""
     try:
         yield
     except WorkflowUpdateFailedError as error:

@@ -7,6 +7,7 @@ import asyncio
 import logging
 from dataclasses import dataclass
 from typing import Self
+from uuid import UUID
 
 from temporalio.service import RPCError
 
@@ -24,6 +25,8 @@ from workflows.namespace import ensure_namespace
 from workflows.plugin import ControlPlugin
 from workflows.ports import HousekeepingPort, OutboxPort
 from workflows.relay import Relay
+from workflows.schedule_turns import ScheduleTurns
+from workflows.schedules import Schedules
 from workflows.worker import ControlPorts, WorkerLimits, control_worker
 
 log = logging.getLogger(__name__)
@@ -58,6 +61,11 @@ class ControlService:
         self._housekeeping = housekeeping
         self._limits = limits
         self._every = every or Intervals()
+        self._turns = ScheduleTurns(
+            housekeeping.due_schedules,
+            housekeeping.take_schedule_turn,
+            self._every.bootstrap_seconds,
+        )
         self._tasks: list[asyncio.Task[None]] = []
         self._up = asyncio.Event()
 
@@ -82,6 +90,7 @@ class ControlService:
         self._tasks = [
             asyncio.create_task(self._run(), name="control plane"),
             asyncio.create_task(Deletions(self._housekeeping).run(), name="deletions"),
+            asyncio.create_task(self._turns.run(), name="turns of schedules"),
             *(
                 asyncio.create_task(one.run(), name=one.name)
                 for one in backstops(self._housekeeping)
@@ -108,16 +117,26 @@ class ControlService:
     async def _session(self) -> None:
         """Serve one connection to Temporal; raise when its worker cannot continue."""
         client = ControlClient(await self._where.connect(ControlPlugin()))
+        schedules = Schedules(client.temporal, self._housekeeping)
+        changes = ScheduleTurns(
+            schedules.differing, schedules.ensure, self._every.bootstrap_seconds
+        )
         bootstrap = Bootstrap(client, self._housekeeping, self._every.bootstrap_seconds)
         await ensure_namespace(client.temporal)
         look = Look(client, self._housekeeping, self._every.look_seconds)
         worker = control_worker(client.temporal, self._ports, self._limits)
-        relay = Relay(self._outbox, client, on_failure=bootstrap.ask)
+
+        def on_schedule(schedule_id: UUID) -> None:
+            self._turns.ask([schedule_id])
+            changes.ask([schedule_id])
+
+        relay = Relay(self._outbox, client, on_failure=bootstrap.ask, on_schedule=on_schedule)
         async with asyncio.TaskGroup() as together:
             together.create_task(worker.run(), name="control worker")
             together.create_task(relay.run(), name="outbox relay")
             together.create_task(bootstrap.run(), name="bootstrap")
             together.create_task(look.run(), name="look")
+            together.create_task(changes.run(), name="schedules")
             bootstrap.ask()
             self._up.set()
             log.info("control.started", extra={"address": self._where.address})

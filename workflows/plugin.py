@@ -18,6 +18,7 @@ from workflows.interception import OneArgument
 from workflows.manager import ManagerWorkflow
 from workflows.retention import RetentionWorkflow
 from workflows.run import RunWorkflow
+from workflows.scheduled_run import ScheduledRunWorkflow
 from workflows.scheduler import SchedulerWorkflow
 from workflows.task_group import TaskGroupWorkflow
 
@@ -37,6 +38,7 @@ WORKFLOWS: Sequence[type] = (
     SchedulerWorkflow,
     RetentionWorkflow,
     RunWorkflow,
+    ScheduledRunWorkflow,
 )
 
 

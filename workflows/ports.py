@@ -6,8 +6,10 @@ The other ports are beside their activities (``activities/task_groups.py``, ``ac
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
+from uuid import UUID
 
 from mitosis.contracts.control import Expected, Poke, WaitingWork
+from mitosis.contracts.schedule_control import CarriedSchedule, UnreadableSchedule
 
 
 class Listener(Protocol):
@@ -81,5 +83,37 @@ class LookPort(Protocol):
         ...
 
 
-class HousekeepingPort(ExpectedPort, DeletionPort, BackstopPort, LookPort, Protocol):
+class SchedulesPort(Protocol):
+    """Schedules of jobs (protocol P17)."""
+
+    async def carried_schedules(
+        self, schedule_id: UUID | None = None
+    ) -> Sequence[CarriedSchedule | UnreadableSchedule]:
+        """Return all schedules, or one if it is there. One that cannot be read stops no other."""
+        ...
+
+    async def note_carried(self, carried: CarriedSchedule) -> None:
+        """Note that Temporal has the schedule as it was read."""
+        ...
+
+    async def note_problem(
+        self, carried: CarriedSchedule | UnreadableSchedule, problem: str
+    ) -> None:
+        """Show why Temporal does not have the schedule as it was read."""
+        ...
+
+    async def due_schedules(self) -> Sequence[UUID]:
+        """Return the schedules that may have a run to start."""
+        ...
+
+    async def take_schedule_turn(self, schedule_id: UUID) -> bool:
+        """Start runs of a schedule that are due, a bounded number; return whether more are left."""
+        ...
+
+    async def note_reverted(self, carried: CarriedSchedule, what: str) -> None:
+        """Show that a change by hand in Temporal was undone, unless the row has changed by now."""
+        ...
+
+
+class HousekeepingPort(ExpectedPort, DeletionPort, BackstopPort, LookPort, SchedulesPort, Protocol):
     """What the control worker does besides sending pokes."""

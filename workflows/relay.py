@@ -38,8 +38,13 @@ class Relay:
         client: ControlClient,
         on_failure: Callable[[], None],
         idle_seconds: float = IDLE_SECONDS,
+        on_schedule: Callable[[UUID], None] = lambda _: None,
     ) -> None:
-        """``on_failure`` is called when Temporal does not accept a poke: its namespace may be gone."""
+        """``on_failure`` is called when Temporal does not accept a poke: its namespace may be gone.
+
+        ``on_schedule`` is called for a schedule. Its rows say what to do, so a lost call is harmless.
+        """
+        self._on_schedule = on_schedule
         self._idle_seconds = idle_seconds
         self._outbox = outbox
         self._client = client
@@ -95,7 +100,7 @@ class Relay:
                 if failures:
                     return
                 try:
-                    await self._client.poke(*subject, names[subject])
+                    await self._poke(subject, names[subject])
                 except TemporalUnavailable as error:
                     failures.append(error)
                 except RPCError as error:
@@ -107,6 +112,13 @@ class Relay:
         await asyncio.gather(*(send(subject, ids) for subject, ids in due.items()))
         await self._outbox.delete_pokes(sent)
         return failures
+
+    async def _poke(self, subject: Subject, names: Names) -> None:
+        kind, which = subject
+        if kind != "schedule":
+            await self._client.poke(kind, which, names)
+        elif which is not None:
+            self._on_schedule(which)
 
     async def _wait_for_temporal(self) -> None:
         """Wait until Temporal accepts a poke. Rows taken before would stay hidden for longer each time."""

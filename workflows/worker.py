@@ -62,6 +62,7 @@ def control_activities(ports: ControlPorts) -> Sequence[Callable[..., Any]]:
         RetentionActivities(ports.retention).delete_expired,
         runs.observe,
         runs.cancel,
+        runs.start_scheduled,
     )
 
 

@@ -123,6 +123,10 @@ async def list_all(
     state: AppStateDep, user: UserDep, query: Annotated[RunsQuery, Query()]
 ) -> Page[RunInfo]:
     """List the runs of the caller's user groups, the newest first."""
+    if query.schedule is not None:
+        group_name, _, name = query.schedule.rpartition("/")
+        of_group = group_name or query.group_name or user.username
+        query = query.model_copy(update={"schedule": name, "group_name": of_group})
     return await list_runs(state.store, user.user_id, query)
 
 

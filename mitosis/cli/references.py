@@ -25,6 +25,15 @@ def check_job(text: str) -> str:
     return _checked(text, "a job", "JOB")
 
 
+def check_schedule(text: str) -> str:
+    """Return the reference to a schedule if it is well-formed.
+
+    Raises:
+        InvalidRequest: it is neither a name nor an id.
+    """
+    return _checked(text, "a schedule", "SCHEDULE")
+
+
 def _checked(text: str, what: str, option: str) -> str:
     """Refuse anything that must not become part of a URL."""
     if not REFERENCE.fullmatch(text):

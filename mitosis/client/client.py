@@ -38,7 +38,7 @@ from mitosis.client.plan_calls import PlanCalls
 from mitosis.client.port import Group, Until, path_of, reached
 from mitosis.client.process_calls import ProcessCalls
 from mitosis.client.repeated_calls import PAGE
-from mitosis.client.run_calls import RunCalls
+from mitosis.client.schedule_calls import ScheduleCalls
 from mitosis.client.submitting import Part, Tasks, parts_of, submit_parts
 from mitosis.client.task_group import OnError, OnExit, TaskGroup
 from mitosis.client.template_calls import TemplateCalls
@@ -92,7 +92,7 @@ class Client(
     HostCalls,
     PlanCalls,
     TemplateCalls,
-    RunCalls,
+    ScheduleCalls,
     ProcessCalls,
     WorkerCalls,
     AccountCalls,

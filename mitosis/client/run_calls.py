@@ -77,12 +77,14 @@ class RunCalls(JobCalls):
         job: str | None = None,
         group_name: str | None = None,
         created_by: str | None = None,
+        schedule: str | None = None,
         label: str | Iterable[str] | None = None,
     ) -> AsyncIterator[RunInfo]:
         """Iterate over the runs of the caller's user groups, the newest first.
 
-        A run must have one of the states, all labels, be of the job with this name, and be started by
-        the user with this name.
+        A run must have one of the states, all labels, be of the job with this name and of the schedule with
+        this ``USERGROUP/NAME``, or name in ``group_name``, and be started by the user with this name. Runs of
+        schedules count as started by a user only where a schedule is given.
         """
         chosen = query(
             RunsQuery,
@@ -90,6 +92,7 @@ class RunCalls(JobCalls):
             job=job,
             group_name=group_name,
             created_by=created_by,
+            schedule=schedule,
             label=_listed(label),
         )
         return self._pages(Page[RunInfo], "/runs", chosen)

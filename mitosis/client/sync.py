@@ -22,6 +22,7 @@ from mitosis.client.port import Group, Until
 from mitosis.client.submitting import Part, Tasks
 from mitosis.client.sync_account_calls import SyncAccountCalls
 from mitosis.client.sync_job_run import SyncRunCalls
+from mitosis.client.sync_schedule_calls import SyncScheduleCalls
 from mitosis.client.sync_task_group import SyncTaskGroup, each_of, submit_from_here
 from mitosis.client.sync_worker_calls import SyncWorkerCalls
 from mitosis.client.task_group import OnError, OnExit
@@ -57,7 +58,7 @@ from mitosis.contracts.wire import ReadOutputAnswer, SubmitAnswer
 T = TypeVar("T")
 
 
-class SyncClient(SyncWorkerCalls, SyncAccountCalls, SyncRunCalls):
+class SyncClient(SyncWorkerCalls, SyncAccountCalls, SyncRunCalls, SyncScheduleCalls):
     """A synchronous :class:`~mitosis.client.client.Client`."""
 
     def __init__(

@@ -108,10 +108,16 @@ class SyncRunCalls:
         job: str | None = None,
         group_name: str | None = None,
         created_by: str | None = None,
+        schedule: str | None = None,
         label: str | Iterable[str] | None = None,
     ) -> Iterator[RunInfo]:
         found = self._client.runs(
-            state=state, job=job, group_name=group_name, created_by=created_by, label=label
+            state=state,
+            job=job,
+            group_name=group_name,
+            created_by=created_by,
+            schedule=schedule,
+            label=label,
         )
         return each_of(self._loop, found)
 

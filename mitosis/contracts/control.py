@@ -277,10 +277,10 @@ class ReleaseAnswer(Model):
     alive_in_seconds: float | None = None
 
 
-PokeKind: TypeAlias = Literal["task_group", "manager", "scheduler", "run"]
+PokeKind: TypeAlias = Literal["task_group", "manager", "scheduler", "run", "schedule"]
 POKE_KINDS: tuple[PokeKind, ...] = get_args(PokeKind)
-WorkflowKind: TypeAlias = PokeKind | Literal["retention"]
-"""Retention has timers only: no transaction pokes it."""
+WorkflowKind: TypeAlias = Literal["task_group", "manager", "scheduler", "run", "retention"]
+"""A schedule has no workflow of its own. Retention has timers only: no transaction pokes it."""
 
 
 class Names(Model):
@@ -300,12 +300,15 @@ class Names(Model):
 
 
 class Poke(Model):
-    """A row of the outbox: wake the workflow of one task group, manager or run, or the scheduler."""
+    """A row of the outbox: wake the workflow of one task group, manager or run, or the scheduler.
+
+    Of a schedule: ensure it in Temporal.
+    """
 
     id: int
     kind: PokeKind
     subject: UUID | None = None
-    """Task group, manager or run; None for the scheduler."""
+    """Task group, manager, run or schedule; None for the scheduler."""
     names: Names = Names()
 
 

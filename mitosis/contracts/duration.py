@@ -10,6 +10,11 @@ from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 MAX_DURATION = timedelta(days=3650)
 """Small enough that adding it to a time does not overflow."""
 
+MOST_CHARACTERS = 100
+"""Of a text: the pattern takes time that grows with the square of its length."""
+MOST_SECONDS = 1e18
+"""Larger integers may not fit into a float."""
+
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 
@@ -24,16 +29,18 @@ def parse_duration(value: object) -> timedelta:
         return value
     seconds = _seconds(value)
     if seconds is None or not math.isfinite(seconds):
-        raise ValueError(f"{value!r} is not a duration; write seconds or text like 90s, 10m, 1h30m")
+        raise ValueError(
+            f"{value!r:.60} is not a duration; write seconds or text like 90s, 10m, 1h30m"
+        )
     if abs(seconds) > MAX_DURATION.total_seconds():
-        raise ValueError(f"{value!r} is longer than {MAX_DURATION.days} days")
+        raise ValueError(f"{value!r:.60} is longer than {MAX_DURATION.days} days")
     return timedelta(seconds=seconds)
 
 
 def _seconds(value: object) -> float | None:
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    if isinstance(value, str):
+        return float(value) if abs(value) < MOST_SECONDS else math.inf
+    if isinstance(value, str) and len(value) <= MOST_CHARACTERS:
         text = value.strip().replace(" ", "")
         if re.fullmatch(r"\d+(?:\.\d+)?", text):
             return float(text)

@@ -124,6 +124,11 @@ class RunInfo(AnswerBody):
     created_by: str
     labels: tuple[str, ...] = ()
     rerun_of: UUID | None = None
+    schedule: str | None = None
+    """Name of the schedule that has started it; None: no schedule has, or it was deleted."""
+    schedule_id: UUID | None = None
+    nominal_time: datetime | None = None
+    """The time of the schedule for which it runs; a rerun has that of the run before."""
     created_at: datetime
     started_at: datetime | None = None
     ended_at: datetime | None = None
@@ -159,7 +164,10 @@ class RunsQuery(Query):
     """Name of the job."""
     group_name: str | None = None
     created_by: str | None = None
-    """Username of who has started it."""
+    """Username of who has started it. Runs of schedules count only with ``schedule``."""
+    schedule: str | None = None
+    """``USERGROUP/NAME`` of the schedule that has started it, or its name in ``group_name`` (default: the
+    caller's)."""
     label: list[str] = Field(default=[])
     after: str | None = None
     limit: Annotated[int, Field(ge=1, le=500)] = 50

@@ -6,6 +6,10 @@ NAMESPACE = "mitosis"
 CONTROL_TASK_QUEUE = "mitosis-control"
 SCHEDULER_WORKFLOW_ID = "scheduler"
 RETENTION_WORKFLOW_ID = "retention"
+SCHEDULE_PREFIX = "schedule/"
+"""Of the ids of our schedules in Temporal."""
+NOMINAL_TIME = "TemporalScheduledStartTime"
+"""Search attribute of Temporal's own: the time of its schedule for which a workflow was started."""
 POKE = "poke"
 """The signal that says only: look again."""
 
@@ -43,6 +47,15 @@ def task_group_workflow_id(task_group_id: UUID | str) -> str:
 
 def run_workflow_id(run_id: UUID | str) -> str:
     return f"run/{run_id}"
+
+
+def temporal_schedule_id(schedule_id: UUID | str) -> str:
+    return f"{SCHEDULE_PREFIX}{schedule_id}"
+
+
+def scheduled_run_workflow_id(schedule_id: UUID | str) -> str:
+    """Return the id to which Temporal appends the nominal time."""
+    return f"scheduled-run/{schedule_id}"
 
 
 def manager_workflow_id(manager_id: UUID | str) -> str:

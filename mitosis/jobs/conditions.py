@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
 
+from mitosis.jobs.kinds import kind_of
 from mitosis.jobs.references import Reference, parse_reference, quoted_text
 
 MAX_CONDITION = 1_000
@@ -109,7 +110,7 @@ def holds(condition: Condition, value_of: Callable[[Reference], Any]) -> bool:
         return _compare(condition, value_of)
     value = _value(condition, value_of)
     if not isinstance(value, bool):
-        what = f"is {value!r:.60}, neither true nor false"
+        what = f"is {kind_of(value)}, neither true nor false"
         raise ValueError(f"{_named(condition)} {what}; compare it")  # noqa: TRY004 - of a definition
     return value
 
@@ -131,7 +132,7 @@ def _compare(condition: Comparison, value_of: Callable[[Reference], Any]) -> boo
     except TypeError:
         raise ValueError(
             f"{_named(condition.left)} {condition.sign} {_named(condition.right)} compares"
-            f" {left!r:.60} with {right!r:.60}, which have no order"
+            f" {kind_of(left)} with {kind_of(right)}, which have no order"
         ) from None
 
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mitosis.contracts.checking import shown
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.task import SubmittedTask
 from mitosis.jobs.definition import JobDefinition
 from mitosis.jobs.fields import MAX_COUNT, Outcome
+from mitosis.jobs.kinds import kind_of
 from mitosis.jobs.order import layers_of
 from mitosis.jobs.parameters import bind
 from mitosis.jobs.references import parse_reference
@@ -145,7 +145,8 @@ def _expanded(definition: JobDefinition, name: str, layer: int, values: Values) 
 def _checked(value: Any, name: str, field: str) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT:
         return value
+    what = "one beyond it or below 0" if type(value) is int else kind_of(value)
     raise InvalidRequest(
-        f"must be a number of tasks up to {MAX_COUNT}, not {shown(value)}",
+        f"must be a number of tasks up to {MAX_COUNT}, not {what}",
         field=f"steps.{name}.{field}",
     )

@@ -9,6 +9,7 @@ from mitosis.contracts.errors import InvalidRequest, TooLarge
 from mitosis.contracts.json_depth import is_deeper, too_deep_text
 from mitosis.jobs.definition import JobDefinition, Parameter
 from mitosis.jobs.fields import ParameterType
+from mitosis.jobs.kinds import kind_of
 from mitosis.jobs.problems import Path, Problem, Unknown, listed, refusal
 
 MAX_VALUE_BYTES = 1_000_000
@@ -83,7 +84,10 @@ def check_size(value: Any, what: str, field: str) -> int:
 
 
 def type_problem(parameter: Parameter, value: Any, path: Path) -> Problem | None:
-    """Return what is wrong with a value of a parameter; None is right only where it is not required."""
+    """Return what is wrong with a value of a parameter; None is right only where it is not required.
+
+    The text names no value: users who may only read see it with a schedule or a run, and it may be a secret.
+    """
     if value is None and not parameter.is_required:
         return None
     kinds, name = _KINDS[parameter.type]
@@ -91,10 +95,9 @@ def type_problem(parameter: Parameter, value: Any, path: Path) -> Problem | None
     if isinstance(value, bool):  # in JSON, true is not 1
         is_right = parameter.type is ParameterType.BOOLEAN
     if not is_right:
-        return Problem(path, f"must be {name}, not {shown(value)}")
+        return Problem(path, f"must be {name}, not {kind_of(value)}")
     if parameter.choices is not None and value not in parameter.choices:
-        listed = ", ".join(map(shown, parameter.choices))
-        return Problem(path, f"must be one of {listed}, not {shown(value)}")
+        return Problem(path, f"must be one of {', '.join(map(shown, parameter.choices))}")
     return None
 
 

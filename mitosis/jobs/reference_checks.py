@@ -11,7 +11,7 @@ from mitosis.jobs.order import layers_of
 from mitosis.jobs.problems import Path, Problem, Unknown
 from mitosis.jobs.references import Reference, parse_reference, parts_of, references_in
 
-RUN_FIELDS = ("id", "nominal_time")
+RUN_FIELDS = ("id", "nominal_time", "nominal_date")
 JOB_FIELDS = ("name", "version")
 TASK_FIELDS = ("index", "count")
 _FIELDS = {"run": RUN_FIELDS, "job": JOB_FIELDS, "task": TASK_FIELDS}

@@ -1,7 +1,7 @@
 """Templates filled with values: the argv elements, variables and arguments of one task.
 
 A value becomes an element or a part of one and is never parsed again, so it cannot become a word of a
-shell, another element or another template.
+shell, another element or another template. Errors name references and kinds, and show no value.
 """
 
 import json
@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mitosis.contracts.checking import shown
 from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.task import SubmittedTask, submission
 from mitosis.jobs.conditions import holds, parse_condition
 from mitosis.jobs.definition import Step
+from mitosis.jobs.kinds import kind_of
 from mitosis.jobs.references import Reference, parse_reference, parts_of
 
 
@@ -25,7 +25,7 @@ class Values:
     results: Mapping[str, Any] = field(default_factory=dict)
     """By step: the result of its task, or the list of the results of its tasks; null where there is none."""
     run: Mapping[str, Any] = field(default_factory=dict)
-    """``id``, and ``nominal_time`` of a scheduled run."""
+    """``id``, and ``nominal_time`` and ``nominal_date`` of a scheduled run."""
     job: Mapping[str, Any] = field(default_factory=dict)
     """``name`` and ``version``."""
     task: Mapping[str, Any] = field(default_factory=dict)
@@ -74,7 +74,7 @@ def task_of(step: Step, values: Values) -> SubmittedTask:
     if step.named_task is not None:
         fields["named_task"] = step.named_task
     if step.arguments is not None:
-        fields["arguments"] = _value(step.arguments, values, "arguments")
+        fields["arguments"] = filled_value(step.arguments, values, "arguments")
     if step.working_directory is not None:
         fields["working_directory"] = filled(step.working_directory, values, "working_directory")
     if step.task_timeout is not None:
@@ -115,7 +115,7 @@ def items_of(step: Step, values: Values) -> tuple[Any, ...] | None:
         return step.over
     found = _looked_up(parse_reference(step.over), values, "over")
     if not isinstance(found, list | tuple):
-        raise InvalidRequest(f"{step.over} must be a list, not {shown(found)}", field="over")
+        raise InvalidRequest(f"{step.over} must be a list, not {kind_of(found)}", field="over")
     return tuple(found)
 
 
@@ -133,17 +133,23 @@ def is_wanted(step: Step, values: Values) -> bool:
         raise InvalidRequest(str(error), field="when") from None
 
 
-def _value(template: Any, values: Values, where: str) -> Any:
-    """Return JSON with its templates filled; a text that is one reference becomes the value itself."""
+def filled_value(template: Any, values: Values, where: str) -> Any:
+    """Return JSON with its templates filled; a text that is one reference becomes the value itself.
+
+    Raises:
+        InvalidRequest: a reference has no value or one that does not fit; names the place.
+    """
     if isinstance(template, str):
         parts = parts_of(template)
         if len(parts) == 1 and isinstance(parts[0], Reference):
             return _looked_up(parts[0], values, where)
         return filled(template, values, where)
     if isinstance(template, Mapping):
-        return {name: _value(one, values, f"{where}.{name}") for name, one in template.items()}
+        return {
+            name: filled_value(one, values, f"{where}.{name}") for name, one in template.items()
+        }
     if isinstance(template, list | tuple):
-        return [_value(one, values, f"{where}[{at}]") for at, one in enumerate(template)]
+        return [filled_value(one, values, f"{where}[{at}]") for at, one in enumerate(template)]
     return template
 
 
@@ -168,7 +174,7 @@ def _looked_up(reference: Reference, values: Values, where: str) -> Any:
 
 def _text(value: Any, reference: Reference, where: str) -> str:
     if value is None or isinstance(value, list | tuple):
-        what = "has no value" if value is None else f"is a list, {shown(value)}"
+        what = "has no value" if value is None else "is a list"
         raise InvalidRequest(
             f"{reference} {what}, which cannot stand within text; only a whole element of a command"
             " may be one",
@@ -182,6 +188,6 @@ def _at(value: Any, step: str | int, before: Reference) -> Any:
         return value[step]
     if isinstance(step, int) and isinstance(value, list | tuple) and step < len(value):
         return value[step]
-    raise ValueError(
-        f"{Reference(before.root, (*before.path, step))} has no value: {before} is {shown(value)}"
-    )
+    without = " without it" if isinstance(value, Mapping | list | tuple) else ""
+    missing = Reference(before.root, (*before.path, step))
+    raise ValueError(f"{missing} has no value: {before} is {kind_of(value)}{without}")

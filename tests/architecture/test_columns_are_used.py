@@ -61,6 +61,10 @@ NOT_WRITTEN: Mapping[Name, str] = {
         ("step_ends", name): "the trigger of a migration writes it"
         for name in ("step_id", "task_id", "state")
     },
+    **{
+        ("schedule_spans", name): "a trigger of a migration writes it"
+        for name in ("schedule_id", "timing", "time_zone", "start_at", "end_at", "to_at")
+    },
 }
 """And why. Keys and times that a default fills in are written by it."""
 _COMMENT = re.compile(r"--[^\n]*")

@@ -67,6 +67,8 @@ DIGESTS = {
     "0011": "62ebca9b18a8",
     "0011b": "9e4ec859c228",
     "0011c": "e1812ee91a0a",
+    "0012": "b510cfb5b93a",
+    "0012b": "768935ce8f10",
 }
 """Of the statements of each released migration. It is never changed, as databases have executed it."""
 

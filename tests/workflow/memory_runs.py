@@ -7,6 +7,7 @@ from uuid import UUID, uuid4
 from mitosis.contracts.errors import DatabaseUnavailable, NotFound
 from mitosis.contracts.lifecycle import RUN, RunEvent, RunState
 from mitosis.contracts.run_control import Cancel, RunSituation, RunVerbRequest
+from mitosis.contracts.schedule_control import Tick, TickAnswer
 from tests.workflow.memory import Clock
 
 
@@ -28,6 +29,8 @@ class MemoryRuns:
         self._clock = clock
         self.run = run or Run()
         self.looks = 0
+        self.ticks: list[Tick] = []
+        self.failures = 0
         self.away = False
 
     async def observe_run(self, run_id: UUID) -> RunSituation:
@@ -57,3 +60,12 @@ class MemoryRuns:
             self.run.state = RUN.after(self.run.state, RunEvent.CANCEL)
         self.run.cancels.append(request.verb)
         return await self.observe_run(request.run_id)
+
+    async def start_scheduled(self, tick: Tick) -> TickAnswer:
+        self.ticks.append(tick)
+        if self.failures:
+            self.failures -= 1
+            raise DatabaseUnavailable
+        if tick.schedule_id != self.run.uuid:  # the test uses one id for both
+            return TickAnswer(reason="the schedule was deleted")
+        return TickAnswer(run_id=self.run.uuid)

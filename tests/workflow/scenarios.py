@@ -26,6 +26,7 @@ from mitosis.contracts.control import (
 from mitosis.contracts.lifecycle import LeaseState, TaskGroupState
 from mitosis.contracts.run_control import Cancel as RunCancel
 from mitosis.contracts.run_control import RunInput
+from mitosis.contracts.schedule_control import ScheduledRunInput
 from mitosis.contracts.temporal_names import (
     CONTROL_TASK_QUEUE,
     SCHEDULER_WORKFLOW_ID,
@@ -43,6 +44,7 @@ from workflows.manager import ManagerWorkflow
 from workflows.options import WORKFLOW_TASK_WITHIN
 from workflows.poke_loop import MESSAGES_BEFORE_CONTINUE_AS_NEW
 from workflows.run import RunWorkflow
+from workflows.scheduled_run import ScheduledRunWorkflow
 from workflows.scheduler import SchedulerWorkflow
 from workflows.task_group import TaskGroupWorkflow
 
@@ -368,6 +370,22 @@ async def run_cancelled_by_temporal(skipping: WorkflowEnvironment) -> AnyHandle:
     return handle
 
 
+async def scheduled_run_started(skipping: WorkflowEnvironment) -> AnyHandle:
+    """A time of a schedule whose run is started at the second attempt."""
+    memory = MemoryRuns(skipping.get_current_time, Run())
+    memory.failures = 1
+    async with running(skipping, runs=memory):
+        handle = await skipping.client.start_workflow(
+            ScheduledRunWorkflow.run,
+            ScheduledRunInput(schedule_id=memory.run.uuid, times="digest"),
+            id=f"scheduled-run/{uuid4()}",
+            task_queue=CONTROL_TASK_QUEUE,
+            task_timeout=WORKFLOW_TASK_WITHIN,
+        )
+        await handle.result()
+    return handle
+
+
 SCENARIOS: Mapping[str, Scenario] = {
     "task_group_auto_close": auto_close,
     "task_group_failed_setups": failed_setups,
@@ -387,4 +405,5 @@ SCENARIOS: Mapping[str, Scenario] = {
     "run_timed_out": run_timed_out,
     "run_cancelled": run_cancelled,
     "run_cancelled_by_temporal": run_cancelled_by_temporal,
+    "scheduled_run_started": scheduled_run_started,
 }

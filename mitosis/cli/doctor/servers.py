@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from mitosis.cli.connection import START, Target, data_dir_of, find_api
@@ -12,6 +13,7 @@ from mitosis.cli.doctor.certificate import certificate_check
 from mitosis.cli.doctor.check import Check, fail, ok, warn
 from mitosis.cli.doctor.host import stack_here
 from mitosis.cli.doctor.retention import retention_checks
+from mitosis.cli.doctor.schedules import schedule_checks
 from mitosis.client.trust import is_loopback, trusting
 from mitosis.contracts.errors import (
     ApiUnavailable,
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 TIMEOUT = timedelta(seconds=5)
 CLOCK_ODD_SECONDS = 3.0
 CLOCK_BAD_SECONDS = 60.0
+MOST_SCHEDULES = 2000
 SILENT_SECONDS = 10.0
 """A process writes its row every 3 s."""
 UPGRADE = (
@@ -85,6 +88,7 @@ def _with_token(target: Target) -> Iterator[Check]:
         if access.state == "ok":
             yield from _processes(client)
             yield from _retention(client)
+            yield from _schedules(client)
 
 
 def _access(target: Target, client: "SyncClient") -> Check:
@@ -119,6 +123,17 @@ def _retention(client: "SyncClient") -> Iterator[Check]:
         yield warn("kept", "this API is of a version that deletes nothing by itself", UPGRADE)
     except MitosisError as error:
         yield fail("kept", error.message, "is PostgreSQL running?")
+
+
+def _schedules(client: "SyncClient") -> Iterator[Check]:
+    try:
+        yield from schedule_checks(
+            list(islice(client.schedules(), MOST_SCHEDULES)), datetime.now(UTC)
+        )
+    except NotFound:
+        yield warn("schedules", "this API is of a version that has none", UPGRADE)
+    except MitosisError as error:
+        yield fail("schedules", error.message, "is PostgreSQL running?")
 
 
 def process_checks(processes: Sequence[ProcessInfo]) -> Iterator[Check]:

@@ -1,7 +1,7 @@
 """`mitosis job …`: registers the commands of this folder."""
 
 from mitosis.cli import plain_app
-from mitosis.cli.job import check, define, diff, graph, runs, start, stored, watch
+from mitosis.cli.job import check, define, diff, graph, runs, schedule, start, stored, watch
 from mitosis.cli.registration import register
 
 app = plain_app()
@@ -21,6 +21,7 @@ register(app, "runs")(runs.runs)
 register(app, "tasks")(runs.tasks)
 register(app, "cancel")(runs.cancel)
 register(app, "rerun")(start.rerun)
+app.add_typer(schedule.app, name="schedule")
 register(app, "list")(stored.list_jobs)
 register(app, "show")(stored.show)
 register(app, "versions")(stored.versions)

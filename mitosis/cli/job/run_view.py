@@ -38,6 +38,8 @@ def run_item(run: "RunView") -> Item:
         ("parameters", "\n".join(_parameter(*one) for one in run.parameters.items())),
         ("labels", ", ".join(run.labels)),
         ("rerun of", str(run.rerun_of or "")),
+        ("schedule", run.schedule or ""),
+        ("nominal time", time_text(run.nominal_time)),
         ("started by", run.created_by),
         ("created", time_text(run.created_at)),
         ("started", time_text(run.started_at)),

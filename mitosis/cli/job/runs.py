@@ -22,7 +22,14 @@ def runs(
         str | None, typer.Option(metavar="USERGROUP", help="Only runs of this user group.")
     ] = None,
     created_by: Annotated[
-        str | None, typer.Option(metavar="USERNAME", help="Only runs that this user has started.")
+        str | None,
+        typer.Option(metavar="USERNAME", help="Only runs that this user has started by hand."),
+    ] = None,
+    schedule: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SCHEDULE", help="Only runs of this schedule: NAME or USERGROUP/NAME."
+        ),
     ] = None,
     label: Annotated[
         list[str] | None,
@@ -41,6 +48,7 @@ def runs(
             job=job,
             group_name=group,
             created_by=created_by,
+            schedule=schedule,
             label=label or None,
         )
         cli.output.table(runs_table(cli.take(found, limit), now()))

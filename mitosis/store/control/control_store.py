@@ -19,6 +19,12 @@ from mitosis.contracts.control import (
 from mitosis.contracts.liveness import API_STALE_SECONDS
 from mitosis.contracts.run_control import RunSituation, RunVerbRequest
 from mitosis.contracts.runs import CancelRun
+from mitosis.contracts.schedule_control import (
+    CarriedSchedule,
+    Tick,
+    TickAnswer,
+    UnreadableSchedule,
+)
 from mitosis.store.dependencies.resolve import resolve_all
 from mitosis.store.groups import deletion, endings
 from mitosis.store.groups.explain import waiting_chain
@@ -32,6 +38,7 @@ from mitosis.store.retention.deletion import ExpiredRows
 from mitosis.store.runs import stopping
 from mitosis.store.runs.turns import Turns
 from mitosis.store.runs.watching import observe_run
+from mitosis.store.schedules import carrying, ticks
 from mitosis.store.store import Store
 
 
@@ -106,6 +113,31 @@ class ControlStore:
         )
         await stopping.cancel_run(self._store, request.run_id, asked)
         return await observe_run(self._store, request.run_id)
+
+    async def start_scheduled(self, tick: Tick) -> TickAnswer:
+        return await ticks.start_scheduled(self._store, tick)
+
+    async def take_schedule_turn(self, schedule_id: UUID) -> bool:
+        return await ticks.take_turn(self._store, schedule_id)
+
+    async def due_schedules(self) -> Sequence[UUID]:
+        return await carrying.due_schedules(self._store)
+
+    async def carried_schedules(
+        self, schedule_id: UUID | None = None
+    ) -> Sequence[CarriedSchedule | UnreadableSchedule]:
+        return await carrying.carried_schedules(self._store, schedule_id)
+
+    async def note_carried(self, carried: CarriedSchedule) -> None:
+        await carrying.note_carried(self._store, carried)
+
+    async def note_problem(
+        self, carried: CarriedSchedule | UnreadableSchedule, problem: str
+    ) -> None:
+        await carrying.note_problem(self._store, carried, problem)
+
+    async def note_reverted(self, carried: CarriedSchedule, what: str) -> None:
+        await carrying.note_reverted(self._store, carried, what)
 
     async def observe_manager(self, manager_id: UUID) -> ManagerView:
         return await observe_manager(self._store, manager_id)

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from psycopg.types.json import Json
 
-from mitosis.contracts.errors import NotFound
+from mitosis.contracts.errors import Conflict, NotFound
 from mitosis.contracts.http import Page
 from mitosis.contracts.ids import as_uuid
 from mitosis.contracts.jobs import JobInfo, JobVersion
@@ -26,6 +26,11 @@ class _Locked:
     id: int
     uuid: UUID
     latest: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +120,21 @@ async def list_versions(
 
 
 async def delete_job(store: Store, job_id: UUID) -> None:
-    """Delete a job with all its versions. Idempotent."""
-    async with store.database.connection() as connection:
-        await connection.execute(SQL["delete_job"], {"job": job_id})
+    """Delete a job with all its versions. Idempotent.
+
+    Raises:
+        Conflict: it has schedules.
+    """
+    given = {"job": job_id}
+    async with store.database.transaction() as connection:
+        await connection.execute(SQL["lock_by_id"], given)  # a new schedule of it waits
+        found = await fetch_all(connection, _Named, SQL["schedules_of"], given)
+        if found:
+            names = [one.name for one in found]
+            which = f"schedule {names[0]}" if len(names) == 1 else f"schedules {', '.join(names)}"
+            raise Conflict(
+                f"the job has the {which}: delete each first, with"
+                f" `mitosis job schedule delete {names[0]}`",
+                schedules=names,
+            )
+        await connection.execute(SQL["delete_job"], given)

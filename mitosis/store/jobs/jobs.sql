@@ -57,5 +57,14 @@ SELECT j.uuid AS job_id, j.name, o.name AS group_name, v.version, v.digest, u.us
  WHERE j.uuid = %(job)s AND v.version < %(before)s
  ORDER BY v.version DESC LIMIT %(limit)s
 
+-- name: lock_by_id
+SELECT FROM jobs WHERE uuid = %(job)s FOR UPDATE
+
+-- name: schedules_of
+-- They keep the job: the next time of one would have nothing to run.
+SELECT o.name || '/' || s.name AS name
+  FROM jobs AS j JOIN schedules AS s ON s.job_id = j.id JOIN user_groups AS o ON o.id = s.user_group_id
+ WHERE j.uuid = %(job)s ORDER BY s.name LIMIT 10
+
 -- name: delete_job
 DELETE FROM jobs WHERE uuid = %(job)s

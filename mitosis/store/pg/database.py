@@ -227,7 +227,8 @@ def as_unavailable() -> Iterator[None]:
         )
         raise DatabaseUnavailable from error
     except psycopg.DataError as error:
-        raise InvalidRequest(f"a value cannot be stored: {error}") from error
+        what = error.diag.message_primary or type(error).__name__  # its details may show values
+        raise InvalidRequest(f"a value cannot be stored: {what}") from error
 
 
 def split_url(url: str) -> tuple[str, bool]:

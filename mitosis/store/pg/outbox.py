@@ -78,10 +78,14 @@ async def poke(
     groups: Sequence[UUID] = (),
     managers: Sequence[UUID] = (),
     scheduler: bool = False,
+    schedules: Sequence[UUID] = (),
 ) -> None:
     """Write pokes in the caller's transaction: one statement, or none without pokes."""
-    if groups or managers or scheduler:
-        await connection.execute(
-            SQL["poke"],
-            {"groups": list(groups), "managers": list(managers), "scheduler": scheduler},
-        )
+    if groups or managers or scheduler or schedules:
+        given = {
+            "groups": list(groups),
+            "managers": list(managers),
+            "scheduler": scheduler,
+            "schedules": list(schedules),
+        }
+        await connection.execute(SQL["poke"], given)

@@ -7,6 +7,7 @@ WITH written AS (
     SELECT 'task_group', unnest(%(groups)s::uuid[])
     UNION ALL SELECT 'manager', unnest(%(managers)s::uuid[])
     UNION ALL SELECT 'scheduler', NULL WHERE %(scheduler)s::boolean
+    UNION ALL SELECT 'schedule', unnest(%(schedules)s::uuid[])
     RETURNING 1
 )
 SELECT pg_notify('mitosis_outbox', '') FROM (SELECT count(*) AS n FROM written) AS w WHERE w.n > 0

@@ -352,7 +352,22 @@ runs = Table(
     Column("ended_at", Moment),
     Column("deadline", Moment),
     Column("deleting", Boolean, nullable=False, server_default=text("false")),
+    Column("schedule_id", BigInteger),
+    Column("nominal_time", Moment),
+    Column("time_zone", Text),
     CheckConstraint("(ended_at IS NULL) = (state IN ('pending', 'running'))"),
+    Index(
+        "runs_of_schedule",
+        "schedule_id",
+        "nominal_time",
+        unique=True,
+        postgresql_where=text("schedule_id IS NOT NULL"),
+    ),
+    Index(
+        "runs_unfinished_of_schedule",
+        "schedule_id",
+        postgresql_where=text("schedule_id IS NOT NULL AND ended_at IS NULL"),
+    ),
     Index(
         "runs_by_key",
         "user_group_id",
@@ -370,6 +385,13 @@ runs = Table(
     ),
     Index("runs_deleting", "id", postgresql_where=text("deleting")),
     Index("runs_of_creator", "creator_id", "id"),
+    Index("runs_by_hand", "creator_id", "id", postgresql_where=text("schedule_id IS NULL")),
+    Index(
+        "runs_by_schedule",
+        "schedule_id",
+        "id",
+        postgresql_where=text("schedule_id IS NOT NULL"),
+    ),
     Index("runs_ended", "ended_at", postgresql_where=text("ended_at IS NOT NULL")),
 )
 
@@ -384,6 +406,97 @@ run_groups = Table(
     Column("closed", Boolean, nullable=False, server_default=text("false")),
     PrimaryKeyConstraint("run_id", "name", "kind"),
     Index("run_groups_by_task_group", "task_group"),
+)
+
+schedules = Table(
+    "schedules",
+    METADATA,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("uuid", Uuid, nullable=False, unique=True, server_default=text("gen_random_uuid()")),
+    Column("user_group_id", BigInteger, ForeignKey("user_groups.id"), nullable=False),
+    Column("creator_id", BigInteger, ForeignKey("users.id"), nullable=False),
+    Column("job_id", BigInteger, ForeignKey("jobs.id"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("version", Integer),
+    Column("accepted_version", Integer),
+    Column("parameters", JSON, nullable=False),
+    Column("labels", ARRAY(Text), nullable=False, server_default=text("'{}'")),
+    Column("timing", JSON, nullable=False),
+    Column("time_zone", Text, nullable=False),
+    Column("start_at", Moment),
+    Column("end_at", Moment),
+    Column("overlap", Text, nullable=False),
+    CheckConstraint(
+        "overlap IN ('skip', 'buffer_one', 'buffer_all', 'cancel_other', 'terminate_other', 'allow_all')"
+    ),
+    Column("jitter_seconds", Double, nullable=False),
+    Column("catch_up_seconds", Double, nullable=False),
+    Column("paused", Boolean, nullable=False),
+    Column("note", Text),
+    Column("revision", BigInteger, nullable=False, server_default=text("1")),
+    Column("carried_revision", BigInteger, nullable=False, server_default=text("0")),
+    Column("problem", Text),
+    Column("problem_at", Moment),
+    Column("problem_revision", BigInteger),
+    Column("refusal", Text),
+    Column("refused_at", Moment),
+    Column("late_seconds", Double),
+    Column("reverted", Text),
+    Column("reverted_at", Moment),
+    Column("created_at", Moment, nullable=False, server_default=text("now()")),
+    Column("updated_at", Moment, nullable=False, server_default=text("now()")),
+    UniqueConstraint("user_group_id", "name"),
+    Index("schedules_of_job", "job_id"),
+)
+
+schedule_spans = Table(
+    "schedule_spans",
+    METADATA,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("schedule_id", BigInteger, _part_of("schedules"), nullable=False),
+    Column("timing", JSON, nullable=False),
+    Column("time_zone", Text, nullable=False),
+    Column("start_at", Moment),
+    Column("end_at", Moment),
+    Column("from_at", Moment, nullable=False),
+    Column("to_at", Moment),
+    Column("next_at", Moment),
+    Index("schedule_spans_of", "schedule_id", "id"),
+    Index(
+        "schedule_spans_open", "schedule_id", unique=True, postgresql_where=text("to_at IS NULL")
+    ),
+)
+
+schedule_starts = Table(
+    "schedule_starts",
+    METADATA,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("schedule_id", BigInteger, _part_of("schedules"), nullable=False),
+    Column("nominal_time", Moment, nullable=False),
+    Column("kind", Text, nullable=False),
+    CheckConstraint("kind IN ('time', 'trigger', 'backfill', 'temporal')"),
+    Column("overlap", Text),
+    Column("ended_at", Moment),
+    Column("run_id", Uuid),
+    Column("reason", Text),
+    Column("failures", Integer, nullable=False, server_default=text("0")),
+    UniqueConstraint("schedule_id", "nominal_time"),
+    CheckConstraint(
+        "(ended_at IS NULL AND run_id IS NULL AND reason IS NULL)"
+        " OR (ended_at IS NOT NULL AND (run_id IS NULL) <> (reason IS NULL))"
+    ),
+    Index(
+        "schedule_starts_waiting",
+        "schedule_id",
+        "id",
+        postgresql_where=text("ended_at IS NULL"),
+    ),
+    Index(
+        "schedule_starts_without_run",
+        "schedule_id",
+        "ended_at",
+        postgresql_where=text("reason IS NOT NULL"),
+    ),
 )
 
 run_steps = Table(
@@ -906,7 +1019,7 @@ outbox = Table(
     METADATA,
     Column("id", BigInteger, Identity(always=True), primary_key=True),
     Column("kind", Text, nullable=False),
-    CheckConstraint("kind IN ('task_group', 'manager', 'scheduler', 'run')"),
+    CheckConstraint("kind IN ('task_group', 'manager', 'scheduler', 'run', 'schedule')"),
     Column("subject", Uuid),
     Column("attempts", Integer, nullable=False, server_default=text("0")),
     Column("due_at", Moment, nullable=False, server_default=text("now()")),

@@ -50,12 +50,15 @@ class Knowledge:
     """Values of ``task_groups.kind`` that users can give."""
     request_fields: dict[str, list[str]] = field(default_factory=dict)
     """Of the requests of agents."""
+    scheduled_runs: bool = False
+    """Whether templates of a run may name the time for which a schedule has started it."""
 
 
 KNOWN = Knowledge(
     task_states=TASK_STATES,
     group_kinds=get_args(TaskGroupKind),
     request_fields=accepted_fields(),
+    scheduled_runs=True,
 )
 """By this version."""
 
@@ -175,6 +178,17 @@ async def require_group_kind(connection: Connection, kind: TaskGroupKind) -> Non
     for one in await _live(connection):
         if kind not in one.knows.group_kinds:
             raise _older(one, f"task groups of the kind {kind}")
+
+
+async def require_scheduled_runs(connection: Connection) -> None:
+    """Check that every process that runs can carry on runs of schedules, before one is stored.
+
+    Raises:
+        UpgradeInProgress: names one that cannot.
+    """
+    for one in await _live(connection):
+        if not one.knows.scheduled_runs:
+            raise _older(one, "runs of schedules")
 
 
 async def _live(connection: Connection) -> list[_Process]:

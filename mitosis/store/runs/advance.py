@@ -28,7 +28,15 @@ from mitosis.store.pg.rows import fetch_one
 from mitosis.store.pg.statements import load
 from mitosis.store.runs.creating import Creation
 from mitosis.store.runs.groups import add_groups
-from mitosis.store.runs.rows import TURN, Loaded, lock_groups, notify_run, poke_run, save_steps
+from mitosis.store.runs.rows import (
+    TURN,
+    Loaded,
+    lock_groups,
+    notify_run,
+    poke_run,
+    poke_schedule,
+    save_steps,
+)
 from mitosis.store.store import Store
 
 SQL = load("runs/advance.sql")
@@ -78,6 +86,8 @@ async def carry_on(
     await _save(connection, creation, began=began, changed=changed)
     if is_new or run_changed or _has_new_deadline(loaded):
         await poke_run(connection, run.id)
+    if run.schedule_id is not None and result is not None and not is_new:
+        await poke_schedule(connection, run.schedule_id)
     return changed
 
 

@@ -304,7 +304,7 @@ class Creation:
         return Values(
             parameters=run.parameters,
             results={name: self._results[name] for name in needed},
-            run={"id": str(run.uuid), "nominal_time": None},
+            run=run.shown,
             job={"name": run.job_name, "version": run.version},
         )
 

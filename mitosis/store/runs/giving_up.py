@@ -7,7 +7,13 @@ from mitosis.jobs.progress import storable
 from mitosis.store.groups.endings import close_within
 from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
-from mitosis.store.runs.rows import count_ends, lock_groups, notify_run, poke_run
+from mitosis.store.runs.rows import (
+    count_ends,
+    lock_groups,
+    notify_run,
+    poke_run,
+    poke_schedule,
+)
 from mitosis.store.store import Store
 
 SQL = load("runs/giving_up.sql")
@@ -16,6 +22,7 @@ SQL = load("runs/giving_up.sql")
 @dataclass(frozen=True, slots=True)
 class _Run:
     id: int
+    schedule_id: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +43,8 @@ async def end_as_failed(store: Store, number: int) -> None:
     """End a stopped run and its steps, count what has ended, and close its own task groups."""
     given = {"run": number}
     async with store.database.transaction() as connection:
-        if await fetch_one(connection, _Run, SQL["lock_unended"], given) is None:
+        run = await fetch_one(connection, _Run, SQL["lock_unended"], given)
+        if run is None:
             return
         while await count_ends(connection, number):
             pass
@@ -52,3 +60,5 @@ async def end_as_failed(store: Store, number: int) -> None:
         await connection.execute(SQL["end_run"], given)
         await notify_run(connection, number, changed=True, due=False)
         await poke_run(connection, number)
+        if run.schedule_id is not None:
+            await poke_schedule(connection, run.schedule_id)

@@ -1,7 +1,7 @@
 -- Ending a run without its definition. Each statement follows the lock of the run.
 
 -- name: lock_unended
-SELECT r.id FROM runs AS r WHERE r.id = %(run)s AND r.ended_at IS NULL FOR UPDATE OF r
+SELECT r.id, r.schedule_id FROM runs AS r WHERE r.id = %(run)s AND r.ended_at IS NULL FOR UPDATE OF r
 
 -- name: stop_run
 UPDATE runs AS r

@@ -95,7 +95,7 @@ def _spec(loaded: Loaded, key: GroupKey, settings: GroupSettings) -> TaskGroupSp
     run = loaded.run
     values = Values(
         parameters=run.parameters,
-        run={"id": str(run.uuid), "nominal_time": None},
+        run=run.shown,
         job={"name": run.job_name, "version": run.version},
     )
     without_effect = OF_SERVICES if key.kind == MANAGED else OF_HOSTS

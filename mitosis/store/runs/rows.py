@@ -9,6 +9,7 @@ from uuid import UUID
 
 from mitosis.contracts.lifecycle import RunState, StepState
 from mitosis.contracts.runs import StopKind
+from mitosis.contracts.schedules import zone_of
 from mitosis.jobs.definition import JobDefinition
 from mitosis.jobs.groups import GroupKey
 from mitosis.jobs.progress import StepProgress
@@ -45,6 +46,14 @@ class RunRow:
     user_group_id: int
     now: datetime
     """Of the transaction."""
+    schedule_id: int | None
+    nominal_time: datetime | None
+    time_zone: str | None
+
+    @property
+    def shown(self) -> Mapping[str, Any]:
+        """What templates may name as ``run``."""
+        return {"id": str(self.uuid), **nominal_values(self.nominal_time, self.time_zone)}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -82,6 +91,14 @@ class Loaded:
     def deadline(self, timeout: timedelta | None) -> datetime | None:
         """Return when something that begins now is over."""
         return None if timeout is None else self.run.now + timeout
+
+
+def nominal_values(nominal_time: datetime | None, time_zone: str | None) -> dict[str, str | None]:
+    """Return the time for which a schedule has started a run, and its date, in the zone of the schedule."""
+    if nominal_time is None:
+        return {"nominal_time": None, "nominal_date": None}
+    local = nominal_time.astimezone(zone_of(time_zone or "UTC"))
+    return {"nominal_time": local.isoformat(), "nominal_date": local.date().isoformat()}
 
 
 _definitions: dict[str, JobDefinition] = {}
@@ -138,6 +155,11 @@ async def notify_run(connection: Connection, number: int, *, changed: bool, due:
 async def poke_run(connection: Connection, number: int) -> None:
     """Have the workflow of the run look."""
     await connection.execute(SQL["poke"], {"run": number})
+
+
+async def poke_schedule(connection: Connection, number: int) -> None:
+    """Have a schedule start the run that has waited for the end of another, if there is one."""
+    await connection.execute(SQL["poke_schedule"], {"schedule": number})
 
 
 async def save_steps(connection: Connection, loaded: Loaded) -> bool:

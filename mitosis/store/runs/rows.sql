@@ -4,7 +4,7 @@
 -- SKIP LOCKED: who holds it looks once more after its commit.
 SELECT r.id, r.uuid, r.state, r.definition, r.digest, r.parameters, r.job_name, r.version, r.stopped_by, r.reason,
        r.skip_cleanup, r.deadline <= clock_timestamp() AS overdue, u.uuid AS creator_id, o.name AS group_name,
-       r.user_group_id, now() AS now
+       r.user_group_id, now() AS now, r.schedule_id, r.nominal_time, r.time_zone
   FROM runs AS r JOIN users AS u ON u.id = r.creator_id JOIN user_groups AS o ON o.id = r.user_group_id
  WHERE r.id = %(run)s AND r.ended_at IS NULL
    FOR UPDATE OF r SKIP LOCKED
@@ -71,6 +71,12 @@ SELECT CASE WHEN %(changed)s THEN pg_notify('mitosis_wake', %(run)s::bigint || '
 -- name: poke
 WITH written AS (
     INSERT INTO outbox (kind, subject) SELECT 'run', r.uuid FROM runs AS r WHERE r.id = %(run)s
+)
+SELECT pg_notify('mitosis_outbox', '')
+
+-- name: poke_schedule
+WITH written AS (
+    INSERT INTO outbox (kind, subject) SELECT 'schedule', s.uuid FROM schedules AS s WHERE s.id = %(schedule)s
 )
 SELECT pg_notify('mitosis_outbox', '')
 

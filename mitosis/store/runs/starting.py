@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -28,6 +29,7 @@ from mitosis.store.missing import require_run
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
+from mitosis.store.processes.live import require_scheduled_runs
 from mitosis.store.runs.advance import carry_on
 from mitosis.store.runs.rows import definition_of, lock_run
 from mitosis.store.store import Store
@@ -54,6 +56,10 @@ class NewRun:
     asked: Mapping[str, Any] = field(default_factory=dict)
     """The call as it was made: a replay of its key asks for the same."""
     rerun_of: UUID | None = None
+    schedule: int | None = None
+    """The schedule that starts it; it has one run for each nominal time."""
+    nominal_time: datetime | None = None
+    time_zone: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,8 @@ class _Ended:
     job_id: UUID | None = None
     group_name: str
     deleting: bool
+    nominal_time: datetime | None
+    time_zone: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +117,28 @@ async def start_run(store: Store, new: NewRun) -> StartedRun:
         NotFound: there is no such user group or standing task group.
         PermissionDenied: the user may not submit to a standing task group.
         IdempotencyKeyReused: another run was started with the key.
-        UpgradeInProgress: an older process runs that does not know a kind of group or task.
+        UpgradeInProgress: an older process runs that does not know a kind of group or task, or runs of
+            schedules.
     """
     if (known := await _known(store, new)) is not None:
         return known
     parameters = bind(new.definition, new.parameters)
     async with store.database.transaction() as connection:
-        added = await _add(connection, new, parameters)
-        if isinstance(added, StartedRun):
-            return added
-        await _begin(connection, store, added.id)
+        return await start_within(connection, store, new, parameters)
+
+
+async def start_within(
+    connection: Connection, store: Store, new: NewRun, parameters: Mapping[str, Any]
+) -> StartedRun:
+    """Start a run in the caller's transaction, with all its parameters, or answer with the one that is there.
+
+    Raises:
+        MitosisError: as :func:`start_run`.
+    """
+    added = await _add(connection, new, parameters)
+    if isinstance(added, StartedRun):
+        return added
+    await _begin(connection, store, added.id)
     return StartedRun(added.uuid, replayed=False)
 
 
@@ -153,6 +173,8 @@ async def rerun(store: Store, run_id: UUID, user_id: UUID, asked: RerunRun) -> S
             idempotency_key=asked.idempotency_key,
             asked={"rerun": str(earlier.uuid), **asked.model_dump(mode="json")},
             rerun_of=earlier.uuid,
+            nominal_time=earlier.nominal_time,
+            time_zone=earlier.time_zone,
         )
         added = await _add(connection, new, earlier.parameters)
         if isinstance(added, StartedRun):
@@ -247,6 +269,8 @@ async def _add(
     connection: Connection, new: NewRun, parameters: Mapping[str, Any]
 ) -> _Added | StartedRun:
     """Store the run and its steps, or return the one that has its key."""
+    if new.schedule is not None or new.nominal_time is not None:
+        await require_scheduled_runs(connection)
     fields = plain_fields(new.definition)
     asked = _digest(new.asked)
     values = {
@@ -264,8 +288,15 @@ async def _add(
         "asked": asked if new.idempotency_key is not None else None,
         "rerun_of": new.rerun_of,
         "max_concurrent": new.definition.max_concurrent_runs,
+        "schedule": new.schedule,
+        "nominal_time": new.nominal_time,
+        "time_zone": new.time_zone,
     }
     added = await fetch_one(connection, _Added, SQL["add_run"], values)
+    if added is None and new.schedule is not None:
+        found = await run_of_time(connection, new.schedule, new.nominal_time)
+        if found is not None:
+            return StartedRun(found, replayed=True)
     if added is None:
         known = await fetch_one(connection, _Known, SQL["run_with_key"], values)
         if known is None:
@@ -279,6 +310,15 @@ async def _add(
     }
     await connection.execute(SQL["add_steps"], given)
     return added
+
+
+async def run_of_time(
+    connection: Connection, schedule: int, nominal_time: datetime | None
+) -> UUID | None:
+    """Return the run of a schedule for a time."""
+    given = {"schedule": schedule, "nominal_time": nominal_time}
+    found = await fetch_one(connection, _Added, SQL["run_of_time"], given)
+    return None if found is None else found.uuid
 
 
 def _digest(asked: Mapping[str, Any]) -> bytes:

@@ -1,20 +1,24 @@
 -- Starting runs.
 
 -- name: add_run
--- No row: the user group has a run with this key.
+-- No row: the user group has a run with this key, or the schedule one of this time.
 INSERT INTO runs (user_group_id, creator_id, job_id, job_name, version, digest, definition, parameters, name, labels,
-                  idempotency_key, asked, rerun_of, max_concurrent)
+                  idempotency_key, asked, rerun_of, max_concurrent, schedule_id, nominal_time, time_zone)
 SELECT o.id, u.id, j.id, %(job_name)s, %(version)s, %(digest)s, %(definition)s, %(parameters)s, %(name)s,
-       %(labels)s::text[], %(key)s, %(asked)s, %(rerun_of)s::uuid, %(max_concurrent)s
+       %(labels)s::text[], %(key)s, %(asked)s, %(rerun_of)s::uuid, %(max_concurrent)s,
+       %(schedule)s::bigint, %(nominal_time)s::timestamptz, %(time_zone)s::text
   FROM users AS u JOIN user_groups AS o ON o.name = %(group_name)s AND o.state = 'active'
   LEFT JOIN jobs AS j ON j.uuid = %(job)s::uuid
  WHERE u.uuid = %(user)s
-    ON CONFLICT (user_group_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
+    ON CONFLICT DO NOTHING
 RETURNING id, uuid
 
 -- name: run_with_key
 SELECT r.uuid, r.asked FROM runs AS r JOIN user_groups AS o ON o.id = r.user_group_id
  WHERE o.name = %(group_name)s AND r.idempotency_key = %(key)s
+
+-- name: run_of_time
+SELECT r.id, r.uuid FROM runs AS r WHERE r.schedule_id = %(schedule)s AND r.nominal_time = %(nominal_time)s
 
 -- name: runs_with_key
 -- Of all user groups to which the user may submit.
@@ -33,7 +37,7 @@ SELECT %(run)s, s.name, s.position, s.layer
 -- name: lock_ended
 -- It stays while a rerun takes over its steps.
 SELECT r.id, r.uuid, r.state, r.definition, r.digest, r.parameters, r.job_name, r.version, r.name, r.labels,
-       j.uuid AS job_id, o.name AS group_name, r.deleting
+       j.uuid AS job_id, o.name AS group_name, r.deleting, r.nominal_time, r.time_zone
   FROM runs AS r JOIN user_groups AS o ON o.id = r.user_group_id LEFT JOIN jobs AS j ON j.id = r.job_id
  WHERE r.uuid = %(run)s
    FOR SHARE OF r

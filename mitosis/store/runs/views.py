@@ -40,9 +40,25 @@ def _filled(statement: LiteralString) -> LiteralString:
 
 
 RUN_SQL = _filled(SQL["run"])
-RUNS_SQL = _filled(SQL["runs"]).replace("$of_creator$", "")
-OWN_RUNS_SQL = _filled(SQL["runs"]).replace("$of_creator$", SQL["of_creator"])
-"""Found by an index: others may have started any number of runs since."""
+
+
+def _runs(*, of_creator: bool, of_schedule: bool) -> LiteralString:
+    """Return the statement with conditions for which there is an index: others may have started any number of
+    runs since. Runs of schedules count to a user only among those of one schedule.
+    """
+    creator: LiteralString = SQL["of_creator"] if of_creator else ""
+    schedule: LiteralString = SQL["of_schedule"] if of_schedule else ""
+    if of_creator and not of_schedule:
+        schedule = SQL["by_hand"]
+    return _filled(SQL["runs"]).replace("$of_creator$", creator).replace("$of_schedule$", schedule)
+
+
+RUNS_SQL = {
+    (of_creator, of_schedule): _runs(of_creator=of_creator, of_schedule=of_schedule)
+    for of_creator in (False, True)
+    for of_schedule in (False, True)
+}
+"""By whether the runs of one creator, and those of one schedule are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +143,11 @@ async def list_runs(store: Store, viewer_id: UUID, query: RunsQuery) -> Page[Run
         "job": query.job,
         "group_name": query.group_name,
         "created_by": query.created_by,
+        "schedule": query.schedule,
         "labels": query.label,
         "limit": size + 1,
     }
-    statement = RUNS_SQL if query.created_by is None else OWN_RUNS_SQL
+    statement = RUNS_SQL[query.created_by is not None, query.schedule is not None]
     async with store.database.connection() as connection:
         rows = await (await connection.execute(statement, values)).fetchall()
     items = [RunInfo.model_validate(row) for row in rows[:size]]

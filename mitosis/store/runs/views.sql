@@ -26,7 +26,7 @@ SELECT r.digest, r.definition FROM runs AS r WHERE r.uuid = %(run)s
 -- name: runs
 SELECT $columns$, r.id
   FROM $tables$
- WHERE r.id < %(before)s $of_creator$
+ WHERE r.id < %(before)s $of_creator$ $of_schedule$
    AND (%(states)s::text[] = '{}' OR r.state = ANY(%(states)s::text[]))
    AND (%(job)s::text IS NULL OR r.job_name = %(job)s)
    AND (%(group_name)s::text IS NULL OR o.name = %(group_name)s)
@@ -40,9 +40,16 @@ SELECT $columns$, r.id
 -- name: of_creator
 AND r.creator_id = (SELECT c.id FROM users AS c WHERE c.username = %(created_by)s)
 
+-- name: by_hand
+AND r.schedule_id IS NULL
+
+-- name: of_schedule
+AND r.schedule_id = (SELECT f.id FROM schedules AS f JOIN user_groups AS g ON g.id = f.user_group_id
+                      WHERE g.name = %(group_name)s AND f.name = %(schedule)s)
+
 -- name: columns
 r.uuid AS run_id, r.name, r.state, r.revision, j.uuid AS job_id, r.job_name, r.version, o.name AS group_name,
-       u.username AS created_by, r.labels, r.rerun_of, r.created_at, r.started_at, r.ended_at, r.deadline, r.stopped_by,
+       u.username AS created_by, r.labels, r.rerun_of, r.nominal_time, c.uuid AS schedule_id, c.name AS schedule, r.created_at, r.started_at, r.ended_at, r.deadline, r.stopped_by,
        r.reason, n.steps_total, n.steps_ended, n.tasks_created, n.tasks_open, n.tasks_succeeded, n.tasks_failed,
        n.tasks_cancelled
 
@@ -51,6 +58,7 @@ runs AS r
   JOIN user_groups AS o ON o.id = r.user_group_id
   JOIN users AS u ON u.id = r.creator_id
   LEFT JOIN jobs AS j ON j.id = r.job_id
+  LEFT JOIN schedules AS c ON c.id = r.schedule_id
  CROSS JOIN LATERAL (
       SELECT count(*) AS steps_total, count(*) FILTER (WHERE s.ended_at IS NOT NULL) AS steps_ended,
              coalesce(sum(s.created), 0) AS tasks_created,

@@ -23,6 +23,8 @@ async def api(database: str) -> AsyncIterator[Api]:
         async with opened.client() as client:
             await client.create_group(TaskGroupSpec(name="work"))
             await client.save_template("work", {})
+            await client.define_job({"name": "work", "steps": {"a": {"command": ["true"]}}})
+            await client.create_schedule("work", cron="@daily")
         yield opened
 
 

@@ -30,6 +30,7 @@ JOB_FIELDS = {"name": "etl", "steps": {"one": STEP}}
 GROUP, TASK, TEMPLATE = "/task-groups/{reference}", "/tasks/{task_uuid}", "/task-group-templates"
 HOST, JOB = "/managers/{manager_id}", "/jobs/{reference}"
 RUN = "/runs/{run_id}"
+SCHEDULE = "/schedules/{reference}"
 KEPT = "/user-groups/{group_name}/retention"
 WORKER, NAMED = "/workers/{worker_id}", "/named-tasks/{namespace}/{name}/{version}"
 
@@ -50,6 +51,8 @@ RULES = {
         "POST /jobs",
         "GET /runs",
         "POST /runs",
+        "GET /schedules",
+        "POST /schedules",
         "GET /workers",
         "GET /named-tasks",
         "GET //metrics",
@@ -80,6 +83,7 @@ RULES = {
         f"GET {RUN}",
         f"GET {RUN}/definition",
         f"GET {RUN}/steps/{{step}}/tasks",
+        f"GET {SCHEDULE}",
         f"GET {HOST}",
         f"GET {HOST}/explain",
         f"GET {WORKER}",
@@ -109,6 +113,7 @@ RULES = {
         f"POST {RUN}/cancel",
         f"POST {RUN}/rerun",
         f"DELETE {RUN}",
+        f"POST {SCHEDULE}/pause",
         f"POST {HOST}/drain",
         f"POST {HOST}/resume",
         f"POST {WORKER}/drain",
@@ -118,6 +123,13 @@ RULES = {
         f"POST {TEMPLATE}/{{reference}}/create",
         f"POST {HOST}/retry-setup",
         f"POST {HOST}/release-quarantine",
+    ],
+    "owner": [
+        f"PATCH {SCHEDULE}",
+        f"POST {SCHEDULE}/resume",
+        f"POST {SCHEDULE}/trigger",
+        f"POST {SCHEDULE}/backfill",
+        f"DELETE {SCHEDULE}",
     ],
     "admin": [
         f"PUT {HOST}",
@@ -170,6 +182,7 @@ BODIES = {
     "PUT /users/{username}/password": {"password": "secret words"},
     f"PUT {KEPT}": {"keep": None},
     "POST /tokens/revoke": {"worker_id": "service"},
+    f"POST {SCHEDULE}/backfill": {"first": "2026-01-01T00:00Z", "last": "2026-01-02T00:00Z"},
     "POST /workers/heartbeat": {"incarnation": 1},
     "POST /workers/goodbye": {"incarnation": 1},
 }
@@ -228,6 +241,7 @@ class Scene:
         method, path = route.split(" ", 1)
         path = path.replace("/task-group-templates/{reference}", "/task-group-templates/ann/saved")
         path = path.replace("/jobs/{reference}", "/jobs/ann/etl")
+        path = path.replace("/schedules/{reference}", "/schedules/ann/etl")
         answer = await self.api.call(
             method,
             path.format(**self.places),
@@ -257,6 +271,7 @@ async def scene(database: str) -> AsyncIterator[Scene]:
             await client.submit("work", [{"command": ["true"], "environment": {NAME: VALUE}}])
             await client.save_template("saved", task_group="work")
             await client.define_job(JOB_FIELDS)
+            await client.create_schedule("etl", cron="@daily")
             started = await api.call("POST", "/runs", token=it.tokens["ann"], json={"job": "etl"})
             await client.delete_manager(hosts[1].manager_id)
             (task,) = [one async for one in client.tasks("work")]
@@ -364,6 +379,7 @@ EXPECTED: dict[str, dict[str, int]] = {
     "read": READ,
     "write": WRITE,
     "write, body first": WRITE,
+    "owner": {**WRITE, "writer": 403},
     "admin": {**WRITE, "writer": 403},
     "administrator": dict.fromkeys(("ann", "stranger", "writer", "manager", "worker"), 403),
     "manager": {"ann": 403, "stranger": 403, "worker": 403},

@@ -46,6 +46,15 @@ MORE: dict[str, Sequence[Sequence[str]]] = {
     "job tasks": [["@last", "a"]],
     "job cancel": [["@last"]],
     "job rerun": [["@last"]],
+    "job schedule create": [["one", "--cron", "@daily", "--dry-run"], ["one", "--cron", "@daily"]],
+    "job schedule list": [[]],
+    "job schedule show": [["one"]],
+    "job schedule update": [["one", "--every", "1h", "--dry-run"], ["one", "--every", "1h"]],
+    "job schedule pause": [["one", "--note", "off"]],
+    "job schedule resume": [["one"]],
+    "job schedule trigger": [["one"]],
+    "job schedule backfill": [["one", "2026-01-01", "2026-01-02", "--dry-run"]],
+    "job schedule delete": [["one"]],
     "job list": [[]],
     "job show": [["one"], ["@last"]],
     "job versions": [["one"]],
@@ -118,6 +127,7 @@ def stack(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
         monkeypatch.setenv("MITOSIS_DATA_DIR", str(running.data_dir))
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
         monkeypatch.setenv("MITOSIS_TEMPORAL__UI_URL", "http://temporal.test")
+        monkeypatch.setattr("mitosis.cli.job.schedule.APPEARS_WITHIN_SECONDS", 0.0)
         yield running
 
 
@@ -156,7 +166,15 @@ def test_every_command_with_json_prints_json(
         client.register_worker(RegisterWorker(worker_id="mailer"))
     missing = [command for command in ALL if command not in MORE]
     assert missing == [], "say here how these are called"
-    last = ["job watch", "job rerun", "group delete", "manager delete", "login", "logout"]
+    last = [
+        "job watch",
+        "job rerun",
+        "job delete",
+        "group delete",
+        "manager delete",
+        "login",
+        "logout",
+    ]
     order = [*(command for command in ALL if command not in last), *last]
     for command in order:
         for words in MORE[command]:

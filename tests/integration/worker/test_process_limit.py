@@ -43,6 +43,7 @@ def pids_groups_of(pid: int) -> str:
     return Path(f"/proc/{pid}/cgroup").read_text()
 
 
+@pytest.mark.spec("S001-50")
 def test_a_fork_bomb_fails_with_the_reason(host: WorkerHost) -> None:
     report, detail = host.run(command=["sh", "-c", BOMB], kill_grace_seconds=60)
     assert (report.outcome, report.kind) == ("failed", "process_limit")

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -29,7 +28,7 @@ from mitosis.embedded.temporal import EmbeddedTemporal
 from mitosis.store.groups.definition import update_group
 from mitosis.store.managers.views import observe_manager
 from tests.support.control_plane import ControlPlane, control_plane
-from tests.support.prepared import PreparedProcess
+from tests.support.control_process import ControlProcess
 from tests.support.simulated_agent import Reached, SimulatedAgent, nothing
 from tests.support.waiting import wait_until_async
 from workflows.client import ControlClient
@@ -167,39 +166,6 @@ async def test_a_changed_auto_close_arms_the_timer_again(plane: ControlPlane) ->
     await update_group(plane.stores.store, group, sooner)
     summary = await asyncio.wait_for(settled(plane, group), timeout=30)
     assert summary.state is TaskGroupState.COMPLETE
-
-
-class ControlProcess:
-    """A control plane in a process of its own that is killed and started again on demand."""
-
-    def __init__(self, plane: ControlPlane, database: str) -> None:
-        where = {"address": plane.where.address, "namespace": plane.where.namespace}
-        self._given = {"database": database, **where}
-        self._process: PreparedProcess | None = None
-        self.kills: list[str] = []
-
-    async def start(self) -> None:
-        said, out = os.pipe()
-        try:
-            self._process = await PreparedProcess.start(
-                "tests.support.run_control", self._given, out=out, err=2
-            )
-        finally:
-            os.close(out)
-        assert await asyncio.to_thread(os.read, said, 64) == b"ready\n"
-        os.close(said)
-
-    async def kill(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            await self._process.wait()
-
-    async def kill_and_start_again(self, step: str) -> None:
-        """Once per step: what is repeated after a kill is not killed again."""
-        if step not in self.kills:
-            self.kills.append(step)
-            await self.kill()
-            await self.start()
 
 
 @pytest.mark.new_sessions

@@ -1,5 +1,6 @@
 """What the metrics of a process look like when they are read."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -8,13 +9,18 @@ from prometheus_client.parser import text_string_to_metric_families
 from api.metrics import Metrics
 from mitosis.contracts.worker_health import WorkerHealth
 from mitosis.store.registry.figures import Coverage, RegistryFigures, ServicesByHealth
+from mitosis.store.schedules.figures import ScheduleFigures
 
 NOTHING = RegistryFigures([], [], [])
 
 
-def values(metrics: Metrics, figures: RegistryFigures = NOTHING) -> dict[str, float]:
+def values(
+    metrics: Metrics,
+    figures: RegistryFigures = NOTHING,
+    schedules: Sequence[ScheduleFigures] = (),
+) -> dict[str, float]:
     """Each sample by its name and labels, these in the order of their names."""
-    text, content_type = metrics.exposed(figures, "")
+    text, content_type = metrics.exposed(figures, "", schedules)
     assert content_type.startswith("text/plain")
     return {
         " ".join(
@@ -64,6 +70,26 @@ def test_every_number_of_available_services_is_shown_also_without_a_task() -> No
     assert found["mitosis_namespace_active_workers images team"] == 5
     assert found["mitosis_worker_services registered team"] == 3
     assert "mitosis_worker_heartbeat_age_seconds registered team" not in found
+
+
+def test_schedules_that_are_refused_late_or_held_up_are_shown() -> None:
+    figures = ScheduleFigures(
+        group_name="team",
+        active=5,
+        paused=1,
+        refused=2,
+        problems=3,
+        waiting=40,
+        late_seconds=61.5,
+        overdue_seconds=7,
+    )
+    found = values(Metrics(), schedules=[figures])
+    states = {s: found[f"mitosis_schedules {s} team"] for s in ("active", "paused", "refused")}
+    assert states == {"active": 5, "paused": 1, "refused": 2}
+    assert found["mitosis_schedules problem team"] == 3
+    assert found["mitosis_schedule_starts_waiting team"] == 40
+    assert found["mitosis_schedule_late_seconds team"] == 61.5
+    assert found["mitosis_schedule_overdue_seconds team"] == 7
 
 
 @pytest.mark.spec("S000-130")

@@ -12,7 +12,7 @@ from api.app import create_app
 from api.app_state import AppState
 from api.openapi import HOT_BODIES
 
-METHODS = {"get", "put", "post", "delete"}
+METHODS = {"get", "put", "patch", "post", "delete"}
 OPEN = {"/health", "/ready", "/api/v1/login"}
 
 

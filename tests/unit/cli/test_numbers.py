@@ -73,6 +73,18 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "job runs --limit": ("-1", *NOT_A_NUMBER),
     "job tasks --limit": ("-1", *NOT_A_NUMBER),
     "job cancel --grace": NO_GRACE,
+    "job schedule update --accept": NO_HOSTS,
+    "job schedule list --limit": ("-1", *NOT_A_NUMBER),
+    **{
+        f"job schedule {command} {option}": (*values, *NOT_A_TIME)
+        for command in ("create", "update")
+        for option, values in {
+            "--every": ("9s", "0.5"),
+            "--offset": ("1.5s",),
+            "--jitter": ("2d",),
+            "--catch-up": ("9s",),
+        }.items()
+    },
     "template list --limit": ("-1", *NOT_A_NUMBER),
     "template save --priority": NOT_32_BITS,
     "template save --workers": NO_WORKERS,
@@ -139,6 +151,7 @@ BEHIND = {
     "simulate": [],
     "group list": [],
     "job runs": [],
+    "job schedule list": [],
     "job tasks": ["@last", "a"],
     "job cancel": ["@last"],
     "group plan": [],

@@ -54,10 +54,10 @@ def test_a_word_becomes_elements(word: str, argv: list[str]) -> None:
     [
         (
             "{{ results.prepare.row }}",
-            "results.prepare.row has no value: results.prepare is {'rows'",
+            "results.prepare.row has no value: results.prepare is an object without it",
         ),
         ("{{ results.many[3] }}", r"results.many\[3\] has no value"),
-        ("{{ params.n.x }}", "params.n.x has no value: params.n is 3"),
+        ("{{ params.n.x }}", "params.n.x has no value: params.n is an integer"),
         ("-{{ params.files }}", "params.files is a list"),
         ("-{{ params.none }}", "params.none has no value"),
     ],
@@ -109,7 +109,7 @@ def test_the_items_of_a_step(over: Any, items: Any) -> None:
 
 def test_items_that_are_no_list_are_refused() -> None:
     step = Step.model_validate({"handler": "m:f", "over": "results.prepare"})
-    with pytest.raises(InvalidRequest, match=r"results.prepare must be a list, not \{'rows'"):
+    with pytest.raises(InvalidRequest, match=r"results.prepare must be a list, not an object"):
         items_of(step, VALUES)
 
 

@@ -54,10 +54,10 @@ def indexes_of(module: ModuleType) -> dict[str, str]:
 class Before:
     """A database as before a migration, whose tables are in use."""
 
-    def __init__(self, url: str, revision: str) -> None:
+    def __init__(self, admin: psycopg.Connection, url: str, revision: str) -> None:
+        self.admin = admin
         self.url, self.revision, self.module = url, revision, revisions()[revision]
         self.indexes = indexes_of(self.module)
-        self.admin = psycopg.connect(url, autocommit=True)
         for index in self.indexes:
             self.admin.execute(sql.SQL("DROP INDEX {}").format(sql.Identifier(index)))
 
@@ -97,9 +97,8 @@ class Before:
 
 @pytest.fixture(params=sorted(revisions()))
 async def before(request: Any, database: str) -> AsyncIterator[Before]:
-    one = Before(database, request.param)
-    yield one
-    one.admin.close()
+    with psycopg.connect(database, autocommit=True) as admin:  # closed also if the setup fails
+        yield Before(admin, database, request.param)
 
 
 async def work(w: World) -> None:

@@ -72,6 +72,7 @@ async def test_what_follows_a_failure_runs_and_what_needs_success_is_skipped(dat
         assert (work.created, work.failed, work.open) == (3, 3, 0)
 
 
+@pytest.mark.spec("S001-44")
 async def test_a_retried_task_is_counted_once(database: str) -> None:
     async with runs(database) as r:
         run = await r.start(job({"a": command("a", count=2, retry={"max_attempts": 2})}))
@@ -150,6 +151,7 @@ async def test_a_timeout_cancels_the_rest(database: str, which: str) -> None:
         assert [row["task_id"] for row in stops] == [task.task_id], "its host is told to stop it"
 
 
+@pytest.mark.spec("S001-48")
 async def test_two_processes_may_carry_on_one_run(database: str) -> None:
     async with runs(database) as r:
         run = await r.start(

@@ -52,7 +52,7 @@ async def test_what_cannot_be_created_fails_its_step_with_the_reason(database: s
         await r.finish(lambda words, attempt: 7 if words[0] == "list" else None)
         assert (await r.view(run)).state == "failed"
         reasons = {step.name: step.reason for step in (await r.view(run)).steps}
-        assert "must be a list, not 7" in str(reasons["over"])
+        assert "must be a list, not an integer" in str(reasons["over"])
         assert await r.states(run) == {
             "list": "succeeded",
             "over": "failed",

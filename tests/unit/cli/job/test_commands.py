@@ -120,7 +120,7 @@ def test_a_dry_run_prints_tasks_edges_and_counts(file: str) -> None:
         (["-p", "dat=1"], "did you mean date?"),
         (["-p", "date"], "-p: must be NAME=VALUE"),
         (["-p", "date=1", "-p", "date=2"], "-p: gives date twice"),
-        (["-p", "date=1", "-p", "shards=many"], "must be an integer, not 'many'"),
+        (["-p", "date=1", "-p", "shards=many"], "must be an integer, not a string"),
         (["-p", "date=1", "-p", "shards=-1"], "a number of tasks up to 1000000"),
     ],
 )

@@ -32,3 +32,9 @@ def test_failures_of_the_server_become_our_errors(
 ) -> None:
     with pytest.raises(expected), as_unavailable():
         raise error
+
+
+def test_a_value_that_cannot_be_stored_is_not_shown() -> None:
+    with pytest.raises(InvalidRequest) as refused, as_unavailable():
+        raise psycopg.errors.InvalidTextRepresentation("no number\nDETAIL: the value is secret")
+    assert "secret" not in str(refused.value)
