@@ -1,6 +1,7 @@
 """Cancels and deletes runs."""
 
 import logging
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
@@ -51,22 +52,38 @@ async def cancel_run(store: Store, run_id: UUID, asked: CancelRun) -> None:
         InvalidTransition: it has ended otherwise.
     """
     async with store.database.transaction() as connection:
-        run = await _lock(connection, run_id)
-        if run.state is RunState.CANCELLED:
-            return
-        RUN.after(run.state, RunEvent.CANCEL)
-        values = {
-            "run": run.id,
-            "reason": storable(asked.reason),
-            "skip_cleanup": asked.skip_cleanup,
-            "grace": asked.grace_seconds,
-        }
-        await connection.execute(SQL["stop"], values)
-        await notify_run(connection, run.id, changed=True, due=True)
-        await poke_run(connection, run.id)
+        stopped = await stop_within(connection, run_id, asked)
+    if stopped is not None:
+        await take_first_turns(store, [stopped])
+
+
+async def stop_within(connection: Connection, run_id: UUID, asked: CancelRun) -> int | None:
+    """Stop a run in the caller's transaction; return its number, unless it was cancelled before.
+
+    Raises:
+        NotFound, InvalidTransition: as :func:`cancel_run`.
+    """
+    run = await _lock(connection, run_id)
+    if run.state is RunState.CANCELLED:
+        return None
+    RUN.after(run.state, RunEvent.CANCEL)
+    values = {
+        "run": run.id,
+        "reason": storable(asked.reason),
+        "skip_cleanup": asked.skip_cleanup,
+        "grace": asked.grace_seconds,
+    }
+    await connection.execute(SQL["stop"], values)
+    await notify_run(connection, run.id, changed=True, due=True)
+    await poke_run(connection, run.id)
+    return run.id
+
+
+async def take_first_turns(store: Store, numbers: Collection[int]) -> None:
+    """Cancel tasks of runs that were stopped. It fails never; an API process goes on."""
     turns = Turns(store)
-    turns.add([run.id])
-    await turns.take_all(FIRST_TURNS_SECONDS)  # it fails never; an API process goes on
+    turns.add(numbers)
+    await turns.take_all(FIRST_TURNS_SECONDS)
 
 
 async def delete_run(store: Store, run_id: UUID) -> None:

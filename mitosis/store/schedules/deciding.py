@@ -27,8 +27,8 @@ class Decision:
     start: Waiting | None = None
     skipped: Sequence[tuple[Waiting, str]] = ()
     """With the reasons."""
-    cancels: Overlap | None = None
-    """The policy in whose way the runs that have not ended are cancelled."""
+    replacing: Waiting | None = None
+    """The start for which the runs that have not ended are cancelled, in the way of its policy."""
 
 
 def decide(waiting: Sequence[Waiting], *, active: bool) -> Decision:
@@ -47,4 +47,4 @@ def decide(waiting: Sequence[Waiting], *, active: bool) -> Decision:
     skipped += [(one, NOT_ENDED) for one in waiting if one.overlap is Overlap.SKIP]
     buffered = [one for one in waiting if one.overlap is Overlap.BUFFER_ONE]
     skipped += [(one, REPLACED) for one in buffered[:-1]]
-    return Decision(skipped=skipped, cancels=replacing[-1].overlap if replacing else None)
+    return Decision(skipped=skipped, replacing=replacing[-1] if replacing else None)

@@ -5,6 +5,7 @@ the way of their overlap policies. Each start is marked in the transaction that 
 be taken by any process at any time, and end anywhere; what is left is in the rows.
 """
 
+import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -35,10 +36,11 @@ from mitosis.store.pg.database import Connection
 from mitosis.store.pg.outbox import poke
 from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
+from mitosis.store.processes.live import require_scheduled_runs
 from mitosis.store.runs.advance import may_pass
 from mitosis.store.runs.rows import nominal_values
 from mitosis.store.runs.starting import NewRun, start_within
-from mitosis.store.runs.stopping import cancel_run
+from mitosis.store.runs.stopping import stop_within, take_first_turns
 from mitosis.store.schedules.deciding import Decision, Waiting, decide
 from mitosis.store.schedules.due_times import Due, add_due_times
 from mitosis.store.schedules.rights import check_rights
@@ -78,6 +80,14 @@ class _Active:
     run_id: UUID
     stopped: bool
     at_once: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Prepared:
+    """A run to be created, with all its parameters."""
+
+    new: NewRun
+    parameters: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,10 +138,13 @@ async def _carry_out(store: Store, schedule_id: UUID, due: Due) -> bool:
 
 
 async def _carry_out_one(store: Store, schedule_id: UUID, number: int) -> bool:
-    """Carry out the next start; return whether the one after it is to be looked at."""
-    decision, active = await _decided(store, number)
-    await _cancel(store, decision, active)
-    if decision.start is None:
+    """Carry out the next start; return whether the one after it is to be looked at.
+
+    A run gives way only to a start that may run now.
+    """
+    decision = await _decided(store, number)
+    start = decision.start or decision.replacing
+    if start is None:
         return False
     async with store.database.connection() as connection:
         row = await (
@@ -140,10 +153,14 @@ async def _carry_out_one(store: Store, schedule_id: UUID, number: int) -> bool:
     if row is None:
         return False
     try:
-        await _start(store, DueSchedule.model_validate(row), decision.start)
+        prepared = await _prepared(store, DueSchedule.model_validate(row), start)
+        if decision.start is None:
+            await _cancel_others(store, number, start)
+        else:
+            await _start(store, number, start, prepared)
     except Exception as error:  # noqa: BLE001 of this one: others go on
-        return await _failed(store, number, decision.start, error)
-    return True
+        return await _failed(store, number, start, error)
+    return decision.start is not None
 
 
 async def _failed(store: Store, number: int, start: Waiting, error: Exception) -> bool:
@@ -177,14 +194,14 @@ def _reason(error: Exception) -> str:
     return of_database or f"it cannot be started: {type(error).__name__}"
 
 
-async def _decided(store: Store, number: int) -> tuple[Decision, Sequence[_Active]]:
+async def _decided(store: Store, number: int) -> Decision:
     """Decide about the starts that wait, and store which of them get no run: all, before another starts."""
     async with store.database.transaction() as connection:
         await connection.execute(SQL["lock"], {"schedule": number})
         while True:
-            decision, active = await _decide(connection, number)
+            decision, _ = await _decide(connection, number)
             if not decision.skipped:
-                return decision, active
+                return decision
             given = {
                 "starts": [one.id for one, _ in decision.skipped],
                 "reasons": [reason for _, reason in decision.skipped],
@@ -201,27 +218,41 @@ async def _decide(connection: Connection, number: int) -> tuple[Decision, Sequen
     return decide(waiting, active=bool(active)), active
 
 
-async def _cancel(store: Store, decision: Decision, active: Sequence[_Active]) -> None:
-    """Cancel the runs that give way, once, as the overlap policy says."""
-    if decision.cancels is None:
-        return
-    at_once = decision.cancels is Overlap.TERMINATE_OTHER
-    asked = CancelRun(
-        reason="the next run of its schedule replaces it",
-        grace_seconds=0.0 if at_once else None,
-        skip_cleanup=at_once,
-    )
-    for run in active:
-        if not run.stopped or (at_once and not run.at_once):
-            with suppress(NotFound, InvalidTransition):
-                await cancel_run(store, run.run_id, asked)
+async def _cancel_others(store: Store, number: int, start: Waiting) -> None:
+    """Cancel the runs that give way, once, as the overlap policy says, if the decision is still the same."""
+    stopped = []
+    async with store.database.transaction() as connection:
+        await connection.execute(SQL["lock"], {"schedule": number})
+        decision, active = await _decide(connection, number)
+        if decision.replacing is None or decision.replacing.id != start.id:
+            return  # it was paused or dropped, or another one replaces them
+        await require_scheduled_runs(connection)
+        at_once = decision.replacing.overlap is Overlap.TERMINATE_OTHER
+        asked = CancelRun(
+            reason="the next run of its schedule replaces it",
+            grace_seconds=0.0 if at_once else None,
+            skip_cleanup=at_once,
+        )
+        for run in active:
+            if not run.stopped or (at_once and not run.at_once):
+                with suppress(NotFound, InvalidTransition):
+                    stopped.append(await stop_within(connection, run.run_id, asked))
+    await take_first_turns(store, [run for run in stopped if run is not None])
 
 
-async def _start(store: Store, due: DueSchedule, start: Waiting) -> None:
-    """Create the run and mark the start, in one transaction, if the decision is still the same."""
+async def _prepared(store: Store, due: DueSchedule, start: Waiting) -> _Prepared:
+    """Return the run of a start, if it may run now: check what can be checked before it is created.
+
+    Raises:
+        MitosisError: why it may not.
+    """
     job = await read_job(store, str(due.job_id), due.version)
     pinned = due.version is not None
     await check_rights(store, due.id, due.creator_id, job.version, is_pinned=pinned)
+    return await asyncio.to_thread(_filled, due, start, job)  # a definition may have a megabyte
+
+
+def _filled(due: DueSchedule, start: Waiting, job: JobVersion) -> _Prepared:
     at, zone = start.nominal_time, due.time_zone
     new = NewRun(
         user_id=due.creator_id,
@@ -236,16 +267,20 @@ async def _start(store: Store, due: DueSchedule, start: Waiting) -> None:
         nominal_time=at,
         time_zone=zone,
     )
-    parameters = bind(new.definition, new.parameters)
+    return _Prepared(new=new, parameters=bind(new.definition, new.parameters))
+
+
+async def _start(store: Store, number: int, start: Waiting, prepared: _Prepared) -> None:
+    """Create the run and mark the start, in one transaction, if the decision is still the same."""
     async with store.database.transaction() as connection:
-        await connection.execute(SQL["lock"], {"schedule": due.id})
-        decision, _ = await _decide(connection, due.id)
+        await connection.execute(SQL["lock"], {"schedule": number})
+        decision, _ = await _decide(connection, number)
         if decision.start is None or decision.start.id != start.id:
             return  # another process has carried it out, or its policy has changed
-        run = await start_within(connection, store, new, parameters)
+        run = await start_within(connection, store, prepared.new, prepared.parameters)
         given = {
             "start": start.id,
-            "schedule": due.id,
+            "schedule": number,
             "run": run.run_id,
             "overlap": start.overlap.value,
         }

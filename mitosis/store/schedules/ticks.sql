@@ -42,6 +42,7 @@ SELECT r.uuid AS run_id, r.stopped_by IS NOT NULL AS stopped, r.skip_cleanup AS 
  WHERE r.schedule_id = %(schedule)s AND r.ended_at IS NULL
    AND NOT EXISTS (SELECT FROM schedule_starts AS x
                     WHERE x.schedule_id = r.schedule_id AND x.nominal_time = r.nominal_time AND x.overlap = 'allow_all')
+ ORDER BY r.id
 
 -- name: skip
 UPDATE schedule_starts AS x SET ended_at = clock_timestamp(), reason = t.reason

@@ -11,6 +11,8 @@ from mitosis.contracts.errors import UpgradeInProgress
 from mitosis.contracts.overlap import Overlap
 from mitosis.contracts.runs import CancelRun, RerunRun
 from mitosis.contracts.schedules import BackfillSchedule
+from mitosis.jobs.reading import definition_of
+from mitosis.store.jobs.jobs import define_job
 from mitosis.store.runs.starting import rerun
 from mitosis.store.runs.stopping import cancel_run
 from mitosis.store.runs.turns import give_up
@@ -19,10 +21,12 @@ from mitosis.store.schedules.carrying import due_schedules
 from mitosis.store.schedules.deciding import NOT_ENDED, Waiting, decide
 from mitosis.store.schedules.figures import schedule_figures
 from mitosis.store.schedules.requests import backfill_schedule, trigger_schedule
+from mitosis.store.schedules.rights import check_rights
 from mitosis.store.schedules.schedules import DROPPED, pause_schedule, resume_schedule
 from mitosis.store.schedules.ticks import take_turn
+from mitosis.store.users.accounts import add_member, create_user
 from tests.support.runs import Runs, runs
-from tests.support.schedules import AT_ONCE, Scheduled, made
+from tests.support.schedules import AT_ONCE, WAITING, Scheduled, made
 
 HOUR = timedelta(hours=1)
 OLDER = (
@@ -64,6 +68,70 @@ async def test_no_run_of_a_schedule_is_stored_that_an_older_process_would_carry_
         await r.w.rows("DELETE FROM live_processes")
         await take_turn(r.w.store, schedule.id)
         assert len(await schedule.runs()) == 2, "it has waited"
+
+
+@pytest.mark.parametrize("overlap", [Overlap.CANCEL_OTHER, Overlap.TERMINATE_OTHER])
+async def test_a_run_gives_way_only_to_a_start_that_may_run(
+    database: str, overlap: Overlap
+) -> None:
+    async with runs(database) as r:
+        schedule = Scheduled(r, await made(r, overlap=overlap))
+        await trigger_schedule(r.w.store, schedule.id, None)
+        await take_turn(r.w.store, schedule.id)
+
+        async def asked() -> datetime:
+            await schedule.passes(HOUR)
+            return (await trigger_schedule(r.w.store, schedule.id, None)).nominal_time
+
+        async def refused() -> str:
+            assert not await take_turn(r.w.store, schedule.id)
+            assert await r.w.rows("SELECT stopped_by FROM runs") == [{"stopped_by": None}]
+            return str((await schedule.info()).refusal)
+
+        await asked()
+        await r.w.rows(OLDER)
+        assert "runs of schedules" in await refused()
+        await r.w.rows("DELETE FROM live_processes")
+        other = await create_user(r.w.store, "other", is_admin=False)
+        await add_member(r.w.store, r.user, "other", "write")
+        await define_job(
+            r.w.store, other.user_id, r.user, definition_of(WAITING | {"max_concurrent_runs": 3})
+        )
+        assert "was stored by other" in await refused()
+        assert all(one.ended_at for one in (await schedule.starts()).values()), "it ends"
+        await define_job(
+            r.w.store, r.w.user_id, r.user, definition_of(WAITING | {"parameters": {"day": {}}})
+        )
+        await asked()
+        assert "day" in await refused()
+        await define_job(r.w.store, r.w.user_id, r.user, definition_of(WAITING))
+        await asked()
+        await take_turn(r.w.store, schedule.id)
+        assert await r.w.rows("SELECT stopped_by FROM runs") == [{"stopped_by": "cancel"}]
+
+
+async def test_a_run_gives_way_to_no_start_that_a_pause_holds_up(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with runs(database) as r:
+        schedule = Scheduled(r, await made(r, overlap=Overlap.CANCEL_OTHER))
+        await trigger_schedule(r.w.store, schedule.id, None)
+        await take_turn(r.w.store, schedule.id)
+        await add(r, [None])
+        await schedule.passes(HOUR)
+        await trigger_schedule(r.w.store, schedule.id, Overlap.BUFFER_ALL)
+
+        async def paused_first(*arguments: Any, **named: Any) -> None:
+            await pause_schedule(r.w.store, schedule.id, None)
+            await check_rights(*arguments, **named)
+
+        monkeypatch.setattr(ticks, "check_rights", paused_first)
+        await take_turn(r.w.store, schedule.id)
+        assert await r.w.rows("SELECT stopped_by FROM runs") == [{"stopped_by": None}]
+        monkeypatch.undo()
+        await resume_schedule(r.w.store, schedule.id, None)
+        await take_turn(r.w.store, schedule.id)
+        assert await r.w.rows("SELECT stopped_by FROM runs") == [{"stopped_by": "cancel"}]
 
 
 async def test_what_waits_starts_after_a_pause_or_is_dropped_with_it(database: str) -> None:
@@ -116,8 +184,8 @@ async def test_of_many_starts_the_same_are_chosen_as_of_all_of_them(
                 )
                 waiting = [Waiting(**row | {"overlap": Overlap(row["overlap"])}) for row in rows]
                 expected = decide(waiting, active=active)
-                found, _ = await ticks._decided(r.w.store, number)
-                assert (found.start, found.cancels) == (expected.start, expected.cancels), given
+                found = await ticks._decided(r.w.store, number)
+                assert (found.start, found.replacing) == (expected.start, expected.replacing), given
                 skipped = await r.w.rows(
                     "DELETE FROM schedule_starts WHERE reason IS NOT NULL RETURNING id, reason"
                 )

@@ -23,7 +23,7 @@ def waiting(policies: Sequence[Overlap]) -> list[Waiting]:
 
 
 @pytest.mark.parametrize(
-    ("policies", "active", "start", "skipped", "cancels"),
+    ("policies", "active", "start", "skipped", "replacing"),
     [
         ([], False, None, {}, None),
         ([SKIP, SKIP], False, 0, {}, None),
@@ -32,8 +32,8 @@ def waiting(policies: Sequence[Overlap]) -> list[Waiting]:
         ([ALL, ALL], True, None, {}, None),
         ([ONE, ONE, ONE], False, 0, {}, None),
         ([ONE, ONE, ONE], True, None, {0: REPLACED, 1: REPLACED}, None),
-        ([CANCEL], True, None, {}, CANCEL),
-        ([CANCEL, TERMINATE], True, None, {0: REPLACED}, TERMINATE),
+        ([CANCEL], True, None, {}, 0),
+        ([CANCEL, TERMINATE], True, None, {0: REPLACED}, 1),
         ([ALL, CANCEL], False, 1, {}, None),
         ([ALL, SKIP, CANCEL, CANCEL], False, 3, {2: REPLACED}, None),
         ([SKIP, ALLOW], True, 1, {}, None),
@@ -44,12 +44,12 @@ def test_a_policy_decides_what_starts_waits_gives_way_or_is_left_out(
     active: bool,
     start: int | None,
     skipped: dict[int, str],
-    cancels: Overlap | None,
+    replacing: int | None,
 ) -> None:
     found = decide(waiting(policies), active=active)
     assert (found.start and found.start.id) == start
     assert {one.id: reason for one, reason in found.skipped} == skipped
-    assert found.cancels is cancels
+    assert (found.replacing and found.replacing.id) == replacing
 
 
 @given(st.lists(st.sampled_from(Overlap), max_size=8), st.booleans())
