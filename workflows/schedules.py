@@ -79,6 +79,7 @@ class Schedules:
         """Make one schedule in Temporal what its row is now. A refusal of Temporal is noted with the row.
 
         One that Temporal has is described only if :meth:`differing` has found it: each end of a run asks.
+        It is also described if its row has changed since: an earlier row may have been written.
 
         Raises:
             TemporalUnavailable, DatabaseUnavailable: try again later.
@@ -87,11 +88,11 @@ class Schedules:
         while (row := await self._row(schedule_id)) is not None:
             if row.revision == revision:
                 break
-            revision = row.revision
+            is_again, revision = revision is not None, row.revision
             if isinstance(row, UnreadableSchedule):
                 await self._port.note_problem(row, row.reason)
-            elif not row.is_settled or schedule_id in self._to_describe:
-                await self._carry_or_note(row)
+            elif is_again or not row.is_settled or schedule_id in self._to_describe:
+                await self._carry_or_note(row, is_again=is_again)
         else:
             await self._delete(schedule_id)
         self._to_describe.discard(schedule_id)
@@ -99,9 +100,9 @@ class Schedules:
     async def _row(self, schedule_id: UUID) -> CarriedSchedule | UnreadableSchedule | None:
         return next(iter(await self._port.carried_schedules(schedule_id)), None)
 
-    async def _carry_or_note(self, row: CarriedSchedule) -> None:
+    async def _carry_or_note(self, row: CarriedSchedule, *, is_again: bool) -> None:
         try:
-            await self._carry(row, temporal_schedule(row))
+            await self._carry(row, temporal_schedule(row), is_again=is_again)
         except RPCError as error:
             log.warning("schedule.refused", extra={"schedule": row.name})
             await self._port.note_problem(row, f"Temporal: {error.message}"[:MOST_OF_A_PROBLEM])
@@ -133,7 +134,8 @@ class Schedules:
         self._to_describe.update(found)
         return found
 
-    async def _carry(self, row: CarriedSchedule, wanted: Schedule) -> None:
+    async def _carry(self, row: CarriedSchedule, wanted: Schedule, *, is_again: bool) -> None:
+        """Make Temporal's schedule what the row is. A difference after we have written is not by hand."""
         handle = self._client.get_schedule_handle(temporal_schedule_id(row.schedule_id))
         with our_errors():
             found = await _described(handle)
@@ -143,7 +145,8 @@ class Schedules:
                 if not await self._is_current(row):
                     return  # another process has brought a later row
                 await handle.update(_replace(wanted), rpc_timeout=RPC_TIMEOUT)
-                if row.revision == row.carried_revision and what != CLOCKS:
+                is_noted = row.revision == row.carried_revision and what != CLOCKS
+                if is_noted and not is_again:
                     log.warning("schedule.reverted", extra={"schedule": row.name, "what": what})
                     await self._port.note_reverted(row, what)
         if row.revision != row.carried_revision or row.problem is not None:

@@ -42,6 +42,8 @@ class Temporal:
         self.reverted: list[str] = []
         self.updates = 0
         self.deleted = 0
+        self.held: Schedule | None = None
+        """As it was updated last."""
 
     @property
     def schedules(self) -> Schedules:
@@ -76,8 +78,9 @@ class Temporal:
 
         return nothing()
 
-    async def update(self, *_: Any, **__: Any) -> None:
+    async def update(self, updater: Any, **_: Any) -> None:
         self.updates += 1
+        self.held = updater(None).schedule
 
     async def delete(self, **_: Any) -> None:
         self.deleted += 1
@@ -135,3 +138,27 @@ async def test_a_row_that_has_changed_meanwhile_is_not_brought_to_temporal(
     await ours.differing()
     await ours.ensure(before.schedule_id)
     assert (there.updates, there.reverted) == (0, [])
+
+
+async def test_an_earlier_row_that_was_written_last_is_replaced_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another process has brought the later row between our look and our write: nobody did it by hand."""
+    second = row_of(note="second", revision=2)
+    third = second.model_copy(update={"note": "third", "revision": 3, "carried_revision": 3})
+
+    class Both(Temporal):
+        async def update(self, updater: Any, **given: Any) -> None:
+            self.rows[second.schedule_id] = third
+            await super().update(updater, **given)
+
+    there = Both(second)
+    there.held = temporal_schedule(row_of(schedule_id=second.schedule_id))
+
+    async def describe(_: Any) -> Schedule | None:
+        return there.held
+
+    monkeypatch.setattr(schedules, "_described", describe)
+    await there.schedules.ensure(second.schedule_id)
+    assert there.held == temporal_schedule(third)
+    assert (there.updates, there.reverted) == (2, [])
