@@ -25,6 +25,10 @@ DAY = timedelta(days=1)
 HOUR_SECONDS = 3600
 LONGEST_HOUR = timedelta(hours=3)
 """No wall-clock hour ends later after its start, where the clocks go back."""
+SHIFT, LONGEST_SHIFT = timedelta(minutes=15), timedelta(hours=3)
+"""By multiples of so much, up to so much, data of a time zone differ."""
+MOST_NEAR = 1000
+"""A calendar has one time in a minute at most."""
 DAYS_AHEAD = 2
 BEFORE_A_CHANGE, AFTER_A_CHANGE = 3 * DAY, 7 * DAY
 """Temporal gets the instants of these days. They outlast the change in case the control worker is away."""
@@ -67,6 +71,14 @@ def repeats_a_time(timing: Timing, at: datetime) -> bool:
     """Return whether the wall-clock time of a time of the schedule comes again now: it counts once."""
     first = _instant(at.astimezone(timing.zone), 0)
     return first != at and is_a_time(timing, first)
+
+
+def may_be_a_time_elsewhere(timing: Timing, at: datetime) -> bool:
+    """Return whether this is a time by other data of the time zone, as Temporal may have."""
+    if not timing.calendars or timing.time_zone == "UTC":
+        return False
+    near = times_between(timing, at - LONGEST_SHIFT, at + LONGEST_SHIFT, MOST_NEAR)
+    return any((time - at) % SHIFT == timedelta(0) for time in near)
 
 
 def calendars_of(timing: Timing, now: datetime) -> tuple[Sequence[Calendar], str]:

@@ -21,7 +21,13 @@ from mitosis.contracts.schedule_control import (
     unreadable_text,
 )
 from mitosis.contracts.schedules import MAX_WAITING, Timing
-from mitosis.jobs.schedule_times import is_a_time, repeats_a_time, times_after, times_between
+from mitosis.jobs.schedule_times import (
+    is_a_time,
+    may_be_a_time_elsewhere,
+    repeats_a_time,
+    times_after,
+    times_between,
+)
 from mitosis.store.pg.database import Connection
 from mitosis.store.pg.rows import fetch_one
 from mitosis.store.pg.statements import load
@@ -179,14 +185,18 @@ def _has(span: _Span, at: datetime, locked: _Locked) -> bool:
 def _no_start_by_hand(timing: Timing, tick: Tick) -> str | None:
     """Return why a tick that is of no span is no start by hand either.
 
-    Temporal may still have the times that the schedule had before, and counts some times of the hour that is
-    repeated in autumn twice.
+    Temporal may still have the times that the schedule had before, counts some times of the hour that is
+    repeated in autumn twice, and may know an older or a newer law about the time zone than this host.
     """
     at = tick.nominal_time
     if is_a_time(timing, at):
         return "the schedule was paused or had other times then"
     if repeats_a_time(timing, at):
         return "this time counts once in the hour that is repeated"
+    if may_be_a_time_elsewhere(timing, at):
+        return (
+            "Temporal has other data of the time zone: the schedule has this time earlier or later"
+        )
     by_hand = abs(tick.started_at - at) < BY_HAND_WITHIN and tick.times == times_digest(timing)
     if not by_hand:
         return "it is no time of the schedule as it is now"
