@@ -36,6 +36,7 @@ from mitosis.contracts.calendars import Calendar
 from mitosis.contracts.errors import DatabaseUnavailable, TemporalUnavailable
 from mitosis.contracts.ids import as_uuid
 from mitosis.contracts.schedule_control import (
+    REFUSED,
     UNREADABLE,
     CarriedSchedule,
     ScheduledRunInput,
@@ -90,7 +91,7 @@ class Schedules:
                 break
             is_again, revision = revision is not None, row.revision
             if isinstance(row, UnreadableSchedule):
-                await self._port.note_problem(row, row.reason)
+                await self._note_unreadable(row, row.reason)
             elif is_again or not row.is_settled or schedule_id in self._to_describe:
                 await self._carry_or_note(row, is_again=is_again)
         else:
@@ -105,12 +106,19 @@ class Schedules:
             await self._carry(row, temporal_schedule(row), is_again=is_again)
         except RPCError as error:
             log.warning("schedule.refused", extra={"schedule": row.name})
-            await self._port.note_problem(row, f"Temporal: {error.message}"[:MOST_OF_A_PROBLEM])
+            await self._port.note_problem(row, f"{REFUSED}{error.message}"[:MOST_OF_A_PROBLEM])
         except UNREADABLE as error:
             if isinstance(error, TemporalUnavailable | DatabaseUnavailable):
                 raise
-            log.warning("schedule.unreadable", extra={"schedule": row.name, "reason": str(error)})
-            await self._port.note_problem(row, unreadable_text(error)[:MOST_OF_A_PROBLEM])
+            await self._note_unreadable(row, unreadable_text(error)[:MOST_OF_A_PROBLEM])
+
+    async def _note_unreadable(
+        self, row: CarriedSchedule | UnreadableSchedule, reason: str
+    ) -> None:
+        """Show why this host cannot read a row, unless another one can: it has brought it to Temporal."""
+        log.warning("schedule.unreadable", extra={"schedule": row.name, "reason": reason})
+        if not row.is_carried:
+            await self._port.note_problem(row, reason)
 
     async def differing(self) -> Sequence[UUID]:
         """Return the schedules of which row and counterpart differ or one is missing, and a few more in turn.
@@ -145,11 +153,11 @@ class Schedules:
                 if not await self._is_current(row):
                     return  # another process has brought a later row
                 await handle.update(_replace(wanted), rpc_timeout=RPC_TIMEOUT)
-                is_noted = row.revision == row.carried_revision and what != CLOCKS
+                is_noted = row.is_carried and what != CLOCKS
                 if is_noted and not is_again:
                     log.warning("schedule.reverted", extra={"schedule": row.name, "what": what})
                     await self._port.note_reverted(row, what)
-        if row.revision != row.carried_revision or row.problem is not None:
+        if not row.is_carried or row.problem is not None:
             await self._port.note_carried(row)
 
     async def _is_current(self, row: CarriedSchedule) -> bool:
@@ -289,10 +297,10 @@ def _is_to_be_carried(
     row: CarriedSchedule | UnreadableSchedule, seen: ScheduleListDescription | None
 ) -> bool:
     """Return whether Temporal has no schedule for a row, or another one; False: it cannot have it."""
-    if isinstance(row, UnreadableSchedule) or row.problem is not None:
+    if isinstance(row, UnreadableSchedule) or row.is_refused:
         return False
     try:
-        return seen is None or row.revision != row.carried_revision or shows_a_change(row, seen)
+        return seen is None or not row.is_carried or shows_a_change(row, seen)
     except UNREADABLE:
         return True  # noted then
 

@@ -14,6 +14,9 @@ from mitosis.contracts.schedules import Timing
 UNREADABLE = (ValueError, OverflowError, InvalidRequest, Unavailable)
 """What computing the times of a stored schedule may raise: on another host, or by another version."""
 
+REFUSED = "Temporal: "
+"""So begins the problem of a schedule that Temporal does not accept; others are of a host."""
+
 
 def unreadable_text(error: Exception) -> str:
     """Return why the times of a schedule cannot be computed."""
@@ -68,8 +71,14 @@ class UnreadableSchedule(Model):
     schedule_id: UUID
     name: str
     revision: int
+    carried_revision: int = 0
     reason: str
     """Why, as users see it."""
+
+    @property
+    def is_carried(self) -> bool:
+        """Whether another process has brought this revision to Temporal."""
+        return self.revision == self.carried_revision
 
 
 class CarriedSchedule(Model):
@@ -88,11 +97,21 @@ class CarriedSchedule(Model):
     revision: int
     carried_revision: int
     problem: str | None = None
-    """Why Temporal does not accept this revision."""
+    """Why Temporal does not accept this revision, or a host cannot read it."""
     now: datetime
     """Of PostgreSQL."""
 
     @property
     def is_settled(self) -> bool:
         """Whether Temporal has this revision, unless it has lost it, or does not accept it."""
-        return self.revision == self.carried_revision or self.problem is not None
+        return self.is_carried or self.is_refused
+
+    @property
+    def is_carried(self) -> bool:
+        """Whether Temporal has got this revision."""
+        return self.revision == self.carried_revision
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether Temporal does not accept this revision, whichever host brings it."""
+        return self.problem is not None and self.problem.startswith(REFUSED)

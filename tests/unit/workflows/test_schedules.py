@@ -8,7 +8,7 @@ import pytest
 from temporalio.client import Client, Schedule
 
 from mitosis.contracts.overlap import Overlap
-from mitosis.contracts.schedule_control import CarriedSchedule, UnreadableSchedule
+from mitosis.contracts.schedule_control import REFUSED, CarriedSchedule, UnreadableSchedule
 from mitosis.contracts.schedules import Timing
 from workflows import schedules
 from workflows.ports import SchedulesPort
@@ -100,6 +100,33 @@ async def test_a_row_that_this_host_cannot_read_shows_why_and_holds_up_no_other(
     assert (there.updates, there.deleted) == (0, 0)
     await there.schedules.ensure(uuid4())
     assert there.deleted == 1, "no row"
+
+
+async def test_what_one_host_cannot_read_another_host_brings_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither undoes what the other has noted, for ever."""
+    monkeypatch.setattr(schedules, "FULL_CHECKS", 0)
+    row = row_of(carried_revision=0, problem="its times cannot be computed: no data")
+
+    async def describe(_: Any) -> Schedule:
+        return temporal_schedule(row_of(schedule_id=row.schedule_id, note="before"))
+
+    monkeypatch.setattr(schedules, "_described", describe)
+    there = Temporal(row)
+    assert await there.schedules.differing() == [row.schedule_id]
+    await there.schedules.ensure(row.schedule_id)
+    assert there.updates == 1
+    refused = row_of(carried_revision=0, problem=f"{REFUSED}no")
+    assert await Temporal(refused).schedules.differing() == []
+    of_mars = row_of(timing=Timing(cron="@daily", time_zone="Mars/Base"))
+    known: dict[str, Any] = {"name": "u", "revision": 2, "carried_revision": 2, "reason": "old"}
+    unread = UnreadableSchedule(schedule_id=uuid4(), **known)
+    there = Temporal(of_mars, unread)
+    for one in await there.schedules.differing():
+        await there.schedules.ensure(one)
+    await there.schedules.ensure(unread.schedule_id)
+    assert there.problems == {}
 
 
 async def test_the_end_of_a_run_asks_temporal_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
