@@ -1,5 +1,6 @@
 """Schedules as the control worker brings them to Temporal (protocol P17)."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
@@ -22,8 +23,13 @@ async def carried_schedules(
 ) -> Sequence[CarriedSchedule | UnreadableSchedule]:
     """Return all schedules, or one if it is there. One that cannot be read stops no other."""
     async with store.database.connection() as connection:
-        rows = await connection.execute(SQL["carried"], {"schedule": schedule_id})
-        return [_carried(row) for row in await rows.fetchall()]
+        found = await connection.execute(SQL["carried"], {"schedule": schedule_id})
+        rows = await found.fetchall()
+    if schedule_id is not None:
+        return [_carried(row) for row in rows]
+    return await asyncio.to_thread(
+        lambda: [_carried(row) for row in rows]
+    )  # there may be thousands
 
 
 def _carried(row: Mapping[str, Any]) -> CarriedSchedule | UnreadableSchedule:
