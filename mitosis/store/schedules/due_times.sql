@@ -17,14 +17,19 @@ SELECT s.timing::jsonb || jsonb_build_object('time_zone', s.time_zone, 'start_at
   FROM schedules AS s WHERE s.id = %(schedule)s
 
 -- name: add_times
--- A time that has a start gets no second one. Where too many wait, it gets no run.
+-- A time that has a start gets no second one, and takes no place. Where too many wait, it gets no run.
 WITH held AS (
     SELECT count(*) AS n FROM schedule_starts AS x WHERE x.schedule_id = %(schedule)s AND x.ended_at IS NULL
+), fresh AS (
+    SELECT u.at, row_number() OVER (ORDER BY u.n) AS n
+      FROM unnest(%(times)s::timestamptz[]) WITH ORDINALITY AS u (at, n)
+     WHERE NOT EXISTS (SELECT FROM schedule_starts AS x
+                        WHERE x.schedule_id = %(schedule)s AND x.nominal_time = u.at)
 ), added AS (
     INSERT INTO schedule_starts (schedule_id, nominal_time, kind, ended_at, reason)
     SELECT %(schedule)s, t.at, %(kind)s, CASE WHEN h.n + t.n > %(most)s THEN clock_timestamp() END,
            CASE WHEN h.n + t.n > %(most)s THEN %(reason)s END
-      FROM held AS h, unnest(%(times)s::timestamptz[]) WITH ORDINALITY AS t (at, n) ORDER BY t.n
+      FROM held AS h, fresh AS t ORDER BY t.n
         ON CONFLICT (schedule_id, nominal_time) DO NOTHING
     RETURNING nominal_time
 )
