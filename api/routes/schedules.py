@@ -158,9 +158,11 @@ async def pause(
 ) -> ScheduleInfo:
     """Start no runs at its times and of backfills until it is resumed. Times that pass are not made up for.
 
-    What waits to start goes on waiting, or is dropped.
+    What waits to start goes on waiting, or is dropped by the owner or an admin of the user group.
     """
     asked = body or PauseSchedule()
+    if asked.drop:
+        await owned_schedule(user, schedule)
     await pause_schedule(state.store, schedule.schedule_id, asked.note, drop=asked.drop)
     return await _shown(state, user, schedule.schedule_id)
 

@@ -1,6 +1,7 @@
 """Schedules of jobs, the starts of runs that they make, and the schedule and nominal time of a run.
 
 New tables and nullable columns: the version before this one goes on, and starts no runs by time.
+Its API answers 500 to the deletion of a job that has schedules, and deletes nothing.
 """
 
 from alembic import op

@@ -83,6 +83,7 @@ async def team_of(database: str, **fields: Any) -> AsyncIterator[Team]:
 VERBS: dict[str, tuple[str, str, Any, dict[str, int]]] = {
     "show": ("GET", "", None, {"reader": 200, "writer": 200}),
     "pause": ("POST", "/pause", {"note": "stop"}, {"reader": 403, "writer": 200}),
+    "drop": ("POST", "/pause", {"drop": True}, {"reader": 403, "writer": 403}),
     "resume": ("POST", "/resume", None, {"reader": 403, "writer": 403}),
     "change": ("PATCH", "", {"note": "x"}, {"reader": 403, "writer": 403}),
     "change, dry run": ("PATCH", "", {"dry_run": True}, {"reader": 403, "writer": 403}),
