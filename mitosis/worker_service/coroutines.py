@@ -3,6 +3,9 @@
 So a handler that blocks delays other handlers, not the heartbeats of the process. One that ends the loop, by
 ``sys.exit()`` in a task of its own or by ``loop.stop()``, ends nothing else: the loop runs again. A loop that
 cannot run again, as one that is closed, is reported to the caller of :meth:`CoroutineThread.start`.
+
+A handler that cancels all tasks of the loop cancels the handlers beside it. Those that have begun fail, since
+such a cancel looks like a CancelledError of their own. Those that have not begun begin in another task.
 """
 
 import asyncio
@@ -108,9 +111,13 @@ class HandlerRun:
 
     def not_begun(self) -> Ended:
         """Return the end of what was cancelled before its first step: nothing of it has run."""
-        how = Ended(kind=FailureKind.CANCELLED, message=self.cancelled_for or "cancelled")
+        how = Ended(kind=FailureKind.CANCELLED, message=self.cancelled_for)
         how.started_at = how.finished_at = time.time()
         return how
+
+    def was_prevented(self, task: asyncio.Task[None]) -> bool:
+        """Return whether another handler has cancelled the task that executes it, before its first step."""
+        return task.cancelled() and self.began_at is None and self.cancelled_for is None
 
     def end_with(self, task: asyncio.Task[None]) -> None:
         """End with the task that executes it, if neither the handler nor its error has."""
@@ -193,7 +200,13 @@ class CoroutineThread:
 
         def begin() -> None:
             run.task = _Task(execute(), loop=self._loop)  # a handler may set another factory
-            run.task.add_done_callback(run.end_with)
+            run.task.add_done_callback(end)
+
+        def end(task: asyncio.Task[None]) -> None:
+            if run.was_prevented(task):
+                begin()
+            else:
+                run.end_with(task)
 
         call_soon(self._loop, begin)
         return run

@@ -59,6 +59,10 @@ def interrupt() -> None:
     raise KeyboardInterrupt
 
 
+async def interrupt_async() -> None:
+    raise KeyboardInterrupt
+
+
 def vanish(status: int) -> None:
     os._exit(status)
 

@@ -127,8 +127,11 @@ def test_sys_exit_counts_as_for_a_program(
     assert call(host, "add", 1)[0].outcome == "succeeded"
 
 
-def test_keyboard_interrupt_is_a_death_by_sigint_and_the_worker_goes_on(host: WorkerHost) -> None:
-    report, detail = call(host, "interrupt")
+@pytest.mark.parametrize("name", ["interrupt", "interrupt_async"])
+def test_keyboard_interrupt_is_a_death_by_sigint_and_the_worker_goes_on(
+    host: WorkerHost, name: str
+) -> None:
+    report, detail = call(host, name)
     assert (report.kind, report.signal) == ("signal", signal.SIGINT)
     assert detail["message"] == "ended by SIGINT"
     assert call(host, "add", 1, 2)[0].outcome == "succeeded"

@@ -244,14 +244,34 @@ async def test_an_attempt_ends_as_on_a_host(tmp_path: Path, waiting: str, stop: 
             assert ((report.outcome, report.kind), report.exit_code) == expected, number
 
 
-MOMENTS = {"not begun": "wait", "waits": "wait", "goes on": "deaf", "blocks": "block"}
+def _cancel_all_tasks(it: Stage) -> None:
+    """Cancel all tasks of the event loop of the handlers, as one of them may do; no user's cancel."""
+    loop = it.slots._thread._loop
+
+    def cancel() -> None:
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+
+    loop.call_soon_threadsafe(cancel)
+
+
+MOMENTS = {
+    "not begun": "wait",
+    "waits": "wait",
+    "ends": "ends",
+    "goes on": "deaf",
+    "blocks": "block",
+}
 VERBS: dict[str, Callable[[Stage], object]] = {
     "nothing": lambda _: None,
     "cancel": lambda it: it.cancel(1),
     "superseded": lambda it: it.slots.handle(Superseded(frozenset({AttemptKey(1, 1)}), 0.0)),
     "stop": lambda it: it.slots.handle(Stop()),
     "kill": lambda it: it.slots.handle(Stop(kill=True)),
+    "cancel all tasks": _cancel_all_tasks,
 }
+CANCELS = {"cancel", "superseded"}
+"""The verbs for which an attempt may end as cancelled."""
 ALONE = [("nothing", verb) for verb in VERBS]
 PAIRS = [pair for pair in product(VERBS, VERBS) if "nothing" not in pair]
 CASES = [(verbs, True) for verbs in ALONE + PAIRS] + [(verbs, False) for verbs in ALONE]
@@ -272,20 +292,13 @@ async def _ends_once(
 ) -> None:
     gate, subject = Gate(), Gate()
     subject.open = gate.open
-    functions: dict[str, Any] = {"wait": subject.wait, "deaf": subject.deaf, "block": subject.block}
-    async with stage(folder, blocker=gate.block, **functions) as it:
-        if moment == "not begun":
-            it.submit("blocker", task_id=2)
-            await wait_until_async(lambda: gate.inside == 1)
-        it.submit(MOMENTS[moment], task_id=1, **fields)
-        await wait_until_async(lambda: AttemptKey(1, 1) in it.slots._taken)
-        if moment != "not begun":
-            await wait_until_async(lambda: subject.inside == 1)
+    async with stage(folder, blocker=gate.block, **_functions(subject)) as it:
+        await _until(moment, it, gate, subject, fields)
         for verb in verbs:
             VERBS[verb](it)
-        is_given_up = bool({"cancel", "superseded"} & set(verbs)) or (
-            fields and moment != "not begun"
-        )
+        if moment in {"waits", "ends"}:
+            await wait_until_async(it.slots._thread.ping().is_set)
+        is_given_up = bool(CANCELS & set(verbs)) or (fields and moment != "not begun")
         if late and is_given_up and "kill" not in verbs:
             await it.reported()
         seen = f"{moment} {fields} {verbs} late={late}: {it.reports}"
@@ -304,3 +317,36 @@ async def _ends_once(
         assert len(mine) == (0 if "kill" in verbs and not given_up else 1), seen
         if given_up and moment == "not begun":
             assert subject.most == 0, seen
+        if not {"kill", *CANCELS} & set(verbs):
+            assert mine[0].kind in _kinds(moment, fields, verbs), seen
+            assert subject.most or moment != "not begun", "it has never begun"
+
+
+def _functions(subject: Gate) -> dict[str, Any]:
+    """Handlers for the moments."""
+
+    async def ends() -> None:
+        try:
+            _raises()
+        finally:
+            await subject.wait()
+
+    return {"wait": subject.wait, "ends": ends, "deaf": subject.deaf, "block": subject.block}
+
+
+async def _until(moment: str, it: Stage, gate: Gate, subject: Gate, fields: dict[str, Any]) -> None:
+    """Submit the attempt, and wait for the moment; on a slow machine it may time out before the verbs."""
+    if moment == "not begun":
+        it.submit("blocker", task_id=2)
+        await wait_until_async(lambda: gate.inside == 1)
+    it.submit(MOMENTS[moment], task_id=1, **fields)
+    await wait_until_async(lambda: it.reports or AttemptKey(1, 1) in it.slots._taken)
+    if moment != "not begun":
+        await wait_until_async(lambda: _has_begun(subject))
+
+
+def _kinds(moment: str, fields: dict[str, Any], verbs: tuple[str, str]) -> set[str | None]:
+    """How an attempt may end that no verb cancels, though a handler may cancel its task."""
+    is_cancelled = "cancel all tasks" in verbs and moment in {"waits", "ends"}
+    kind = "handler_error" if is_cancelled or moment == "ends" else None
+    return {kind, "timeout"} if fields else {kind}
