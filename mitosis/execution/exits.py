@@ -74,6 +74,8 @@ def _message(event: WorkerExited, killed_for: str | None) -> str:
     if event.headless:
         return "the main thread of its worker ended, so the worker was killed"
     why = " (out of memory)" if event.out_of_memory else ""
+    if event.reason.kind is ExitKind.SUCCESS:
+        return f"the worker process ended with status 0 while it ran the task{why}"
     return f"the worker process ended while it ran the task: {event.reason}{why}"
 
 

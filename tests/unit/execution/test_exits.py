@@ -32,7 +32,7 @@ def message(report: TaskReport) -> object:
         (ExitReason(ExitKind.SIGNAL, 11), None, 11, "killed by SIGSEGV"),
         (ExitReason(ExitKind.SIGNAL, 9), None, 9, "killed by SIGKILL"),
         (ExitReason(ExitKind.EXIT_CODE, 3), 3, None, "exit code 3"),
-        (ExitReason(ExitKind.SUCCESS, 0), None, None, "success"),
+        (ExitReason(ExitKind.SUCCESS, 0), None, None, "ended with status 0 while it ran the task"),
         (ExitReason(ExitKind.UNKNOWN), None, None, "unknown exit"),
     ],
 )
