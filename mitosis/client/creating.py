@@ -34,6 +34,8 @@ class Planned:
 def planned(wanted: GroupArgument, workers: int | None) -> Planned:
     """Fill in the name, the workers, and their import path (this program's).
 
+    A group of the kind ``service`` has no workers; its spec is used as it is.
+
     Raises:
         InvalidRequest: names ``group`` or ``workers`` and what would be right.
     """
@@ -42,6 +44,13 @@ def planned(wanted: GroupArgument, workers: int | None) -> Planned:
             raise InvalidRequest("cannot be set for an existing group", field="workers")
         return Planned(wanted)
     spec = wanted if isinstance(wanted, TaskGroupSpec) else _named(wanted)
+    if spec.kind == "service":
+        if workers is not None:
+            raise InvalidRequest(
+                "has no effect on a task group of the kind service, whose tasks worker services execute",
+                field="workers",
+            )
+        return Planned(spec)
     plan = spec.worker_allocation_plan
     changes: dict[str, Any] = {}
     if workers is not None:

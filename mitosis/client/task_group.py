@@ -41,7 +41,7 @@ from mitosis.client.port import GroupCalls
 from mitosis.client.submitting import Task, Tasks, encoded_task
 from mitosis.client.task_future import TaskFuture, resolve_future
 from mitosis.concurrency import cancel_and_wait
-from mitosis.contracts.errors import InvalidTransition, MitosisError
+from mitosis.contracts.errors import InvalidRequest, InvalidTransition, MitosisError
 from mitosis.contracts.http import (
     WAITING_SETUP_FAILED,
     ResultsPage,
@@ -280,6 +280,12 @@ class TaskGroup:
         Raises:
             InvalidRequest: they cannot; says what to do instead.
         """
+        if self.info.kind == "service":
+            raise InvalidRequest(
+                "a task group of the kind service executes named tasks, not functions: submit_task"
+                '({"named_task": "images/resize@1.4.0", "arguments": …})',
+                field="function",
+            )
         if not options and (known := self._functions.get(function)) is not None:
             return known
         path = self.info.worker_allocation_plan.python_path

@@ -12,13 +12,15 @@ import pytest
 import mitosis
 from api.service import ApiOptions, admin_token, running_api
 from mitosis.client.client import Client
+from mitosis.client.submitting import Task
 from mitosis.client.sync import SyncClient
-from mitosis.contracts.errors import AlreadyExists, Unauthenticated
+from mitosis.contracts.errors import AlreadyExists, InvalidRequest, Unauthenticated
 from mitosis.contracts.http import RegisterManager, TaskGroupSpec, TaskGroupUpdate
 from mitosis.contracts.lifecycle import TaskGroupState, TaskState
 from mitosis.embedded.data_folder import ed25519_private_key
 from mitosis.store.store import StoreOptions
 from tests.support.http_api import NoTemporal
+from tests.support.sdk_functions import later
 
 
 @pytest.fixture
@@ -75,6 +77,31 @@ def test_a_program_without_async(address: tuple[str, str]) -> None:
         client.me()
     with SyncClient(url) as client, pytest.raises(Unauthenticated):
         client.login("admin", "guess")
+
+
+NAMED: Task = {"named_task": "images/resize@1.4.0", "arguments": {"file": "a.png"}}
+
+
+def test_a_group_of_worker_services_takes_named_tasks(address: tuple[str, str]) -> None:
+    with SyncClient(*address) as client:
+        spec = TaskGroupSpec(name="sync", kind="service")
+        with client.task_group(spec, on_exit="leave") as group:
+            (number,) = group.submit_tasks([NAMED])
+            with pytest.raises(InvalidRequest, match="submit_task"):
+                group.submit(later, 1)
+        assert [one.task_id for one in client.tasks("sync")] == [number]
+        assert asyncio.run(_submitted_to_services(*address)) == "service"
+        assert len(list(client.tasks("async"))) == 1
+
+
+async def _submitted_to_services(url: str, token: str) -> str:
+    async with Client(url, token) as client:
+        spec = TaskGroupSpec(name="async", kind="service")
+        async with client.task_group(spec, on_exit="leave") as group:
+            await group.submit_tasks([NAMED])
+            with pytest.raises(InvalidRequest, match="submit_task"):
+                group.submit(later, 1)
+            return group.info.kind
 
 
 def test_the_twins_have_the_same_methods() -> None:
