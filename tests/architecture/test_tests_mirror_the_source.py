@@ -81,7 +81,6 @@ TESTED_ELSEWHERE = {
     # the SDK
     "mitosis/client/client.py": "one method per route: integration/api/routes/test_task_groups.py",
     "mitosis/client/connection.py": "integration/client/test_bad_network.py",
-    "mitosis/client/creating.py": "integration/client/test_task_group.py",
     "mitosis/client/finding.py": "integration/client/test_task_group.py, unit/cli/test_connection.py",
     "mitosis/client/run_calls.py": "unit/client/test_job_run.py, integration/client/test_runs.py",
     "mitosis/client/sync_job_run.py": "integration/client/test_runs.py",
