@@ -51,6 +51,7 @@ class HandlerPlace:
                 _usable(self._python_streams[2], 2, *self._text[1]),
             )
             sys.stdin, sys.stdout, sys.stderr = self._python_streams
+            sys.__stdin__, sys.__stdout__, sys.__stderr__ = self._python_streams  # type: ignore[misc,assignment]
             self._environment.leave()
             os.chdir(_HOME)
 

@@ -107,8 +107,15 @@ class PipeOutput:
 def memory_file(name: str) -> int:
     """Create a file in memory; every write goes to its end. Source: memfd_create(2)."""
     fd = os.memfd_create(name, os.MFD_CLOEXEC)
-    fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND)
+    empty_file(fd)
     return fd
+
+
+def empty_file(fd: int) -> None:
+    """Make a file of :func:`memory_file` as it was at first; a program may have changed its flags."""
+    os.ftruncate(fd, 0)
+    os.lseek(fd, 0, os.SEEK_SET)
+    fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND)
 
 
 def tail_of(fd: int, tail_bytes: int) -> Tail:
@@ -149,6 +156,6 @@ class MemoryOutput:
             self.on_take()
         tail = tail_of(self.fd, self.tail_bytes)
         if tail.total_bytes:
-            os.ftruncate(self.fd, 0)
+            empty_file(self.fd)
             self._forgotten = 0
         return tail

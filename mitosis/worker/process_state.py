@@ -16,6 +16,7 @@ import faulthandler
 import gc
 import locale
 import os
+import platform
 import resource
 import signal
 import socket
@@ -45,6 +46,8 @@ _LIMITS = tuple(
     sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})
 )
 _libc = ctypes.CDLL(None, use_errno=True)
+_FENV_BYTES = 64
+_fenv = ctypes.create_string_buffer(_FENV_BYTES)
 _VIRTUAL, _PROFILE = signal.ITIMER_VIRTUAL, signal.ITIMER_PROF
 _CLOCKS = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "sleep")
 """Functions of :mod:`time` that tests replace, and that the worker itself uses."""
@@ -77,6 +80,16 @@ _READ_PERSONALITY = 0xFFFFFFFF
 """Source: personality(2)."""
 _DECIMAL_SETTINGS = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp", "traps")
 _decimal_settings = attrgetter(*_DECIMAL_SETTINGS)
+_SYS_SETTINGS = ("pycache_prefix", "breakpointhook", "dont_write_bytecode")
+"""Attributes of :mod:`sys` without a function that sets them."""
+_sys_settings = attrgetter(*_SYS_SETTINGS)
+_of_sys = vars(sys).get
+_FENV_CONTROL = {"x86_64": 0xFFFF | 0xFFFFFFC0 << 224, "aarch64": 0xFFFFFFFF}
+"""Bits of fenv_t that say how numbers are computed: x87 control word and MXCSR; FPCR.
+
+Source: the C library's fenv.h of each machine. The other bits are the state of past computations.
+"""
+_control_bits = _FENV_CONTROL.get(platform.machine(), 0)
 
 
 class _Watch:
@@ -157,8 +170,22 @@ def _set_decimal(settings: tuple[Any, ...]) -> None:
         setattr(DefaultContext, name, value)
 
 
-def _set_bytecode(unwritten: bool) -> None:
-    sys.dont_write_bytecode = unwritten
+def _set_sys(values: tuple[Any, ...]) -> None:
+    for name, value in zip(_SYS_SETTINGS, values, strict=True):
+        setattr(sys, name, value)
+
+
+def _floating_point() -> int:
+    """Return rounding, flushing to zero and traps of this thread. Source: fenv(3)."""
+    _libc.fegetenv(_fenv)
+    return int.from_bytes(_fenv.raw, "little") & _control_bits
+
+
+def _set_floating_point(control: int) -> None:
+    _libc.fegetenv(_fenv)
+    rest = int.from_bytes(_fenv.raw, "little") & ~_control_bits
+    _fenv.raw = (rest | control).to_bytes(_FENV_BYTES, "little")
+    _libc.fesetenv(_fenv)
 
 
 def _clear_timers(_: object) -> None:
@@ -205,7 +232,8 @@ _RESTORE: tuple[tuple[str, Callable[[Any], object]], ...] = (
     ("arguments", _set_arguments),
     ("import hooks", _never),  # a module that stays imported may need its own
     ("hooks of generators", lambda hooks: sys.set_asyncgen_hooks(*hooks)),
-    ("files of bytecode", _set_bytecode),
+    ("settings of the interpreter", _set_sys),
+    ("length of tracebacks", lambda limit: setattr(sys, "tracebacklimit", limit)),
 )
 """What the quick look reads, and how it is put back; an error means that it cannot be."""
 _PRIORITY, _CORES = 1, 2
@@ -223,6 +251,7 @@ _RESTORE_RARE: tuple[tuple[str, Callable[[Any], object]], ...] = (
     ("garbage collector", _set_garbage_collector),
     ("recursion limit", sys.setrecursionlimit),
     ("origins of coroutines", sys.set_coroutine_origin_tracking_depth),
+    ("floating-point arithmetic", _set_floating_point),
 )
 """What the thorough look puts back besides limits; :data:`_WATCHED` has what sets it."""
 
@@ -236,6 +265,7 @@ class ProcessState:
         self._value = ctypes.create_string_buffer(_PRCTL_BYTES)
         self._limits_fd = os.open("/proc/self/limits", os.O_RDONLY | os.O_CLOEXEC)
         self._status_fd = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
+        self._timers_fd = _open_if_there("/proc/self/timers")
         self._oom_fd = os.open("/proc/self/oom_score_adj", os.O_RDONLY | os.O_CLOEXEC)
         self._namespaces_fd = os.open(_NAMESPACES, os.O_RDONLY | os.O_CLOEXEC)
         spaces = {path.name for path in Path(_NAMESPACES).iterdir()}
@@ -283,7 +313,7 @@ class ProcessState:
             left.append("open files")
         if thorough and self._read_rest() != self._rest:
             left.append(
-                "another user, root folder, namespace, capability, ignored signal or attribute"
+                "another user, root folder, namespace, capability, ignored signal, timer or attribute"
             )
         return ", ".join(left) or None
 
@@ -325,22 +355,25 @@ class ProcessState:
             sys.argv.copy(),
             sys.path_hooks.copy(),
             sys.get_asyncgen_hooks(),
-            sys.dont_write_bytecode,
+            _sys_settings(sys),
+            _of_sys("tracebacklimit"),
         )
 
     def _read_rest(self) -> tuple[Any, ...]:
-        """Return identity, root folder, namespaces, signals, capabilities, seccomp, NUMA nodes, attributes.
+        """Return what cannot be put back: identity, root folder, signals, capabilities, timers and more.
 
-        Source: proc_pid_status(5), namespaces(7).
+        Source: proc_pid_status(5), namespaces(7), proc_pid_timers(5).
         """
         text = os.pread(self._status_fd, 8192, 0)
         root = os.stat("/")  # noqa: PTH116 - a hot path
-        user = text[text.find(b"Uid:") : text.find(b"FDSize:")]
+        user = text[text.find(b"TracerPid:") : text.find(b"FDSize:")]
         groups = text[text.find(b"Groups:") : text.find(b"VmPeak:")]
         signals = text[text.find(b"SigBlk:") : text.find(b"SigCgt:")]
         rights = text[text.find(b"CapInh:") : text.find(b"voluntary_ctxt")]
         spaces = tuple(map(self._namespace, self._namespaces))
-        return (user, groups, signals, rights, root.st_dev, root.st_ino, spaces, self._attributes())
+        timers = b"" if self._timers_fd is None else os.pread(self._timers_fd, 4096, 0)
+        place = (root.st_dev, root.st_ino, spaces)
+        return (user, groups, signals, rights, place, timers, self._attributes())
 
     def _namespace(self, name: str) -> str:
         """Return which one it is; one for children that has none yet has no name."""
@@ -386,6 +419,14 @@ class ProcessState:
         return True
 
 
+def _open_if_there(path: str) -> int | None:
+    """Open a file that only some kernels have."""
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+
+
 def _look_rare() -> tuple[Any, ...]:
     """Return the values of :data:`_RESTORE_RARE`, in its order."""
     return (
@@ -402,6 +443,7 @@ def _look_rare() -> tuple[Any, ...]:
         (gc.isenabled(), gc.get_threshold(), gc.get_debug()),
         sys.getrecursionlimit(),
         sys.get_coroutine_origin_tracking_depth(),
+        _floating_point(),
     )
 
 

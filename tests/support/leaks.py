@@ -4,9 +4,11 @@ import contextvars
 import ctypes
 import decimal
 import faulthandler
+import fcntl
 import gc
 import locale
 import os
+import platform
 import resource
 import signal
 import socket
@@ -77,6 +79,29 @@ def _unshare(flag: int) -> None:
     """Return after a moment: a task of less than a millisecond is not looked at for this."""
     assert _libc.unshare(flag) == 0
     time.sleep(0.002)
+
+
+def _posix_timer() -> None:
+    """Have the kernel send a signal in ten minutes. Source: timer_create(2)."""
+    event = (ctypes.c_int * 16)(
+        0, 0, signal.SIGUSR2
+    )  # its third word is the signal, the fourth SIGEV_SIGNAL
+    number, times = ctypes.c_void_p(), (ctypes.c_long * 4)(0, 0, 600, 0)
+    assert _libc.timer_create(time.CLOCK_MONOTONIC, event, ctypes.byref(number)) == 0
+    assert _libc.timer_settime(number, 0, times, None) == 0
+    time.sleep(0.002)
+
+
+def _rounding(mode: int) -> None:
+    """Round as ``fesetround`` of C code says. Source: fenv(3)."""
+    assert _libc.fesetround(mode) == 0
+    time.sleep(0.002)
+
+
+def _no_append(fd: int) -> None:
+    """As who clears O_NONBLOCK without looking at the other flags."""
+    fcntl.fcntl(fd, fcntl.F_SETFL, 0)
+    os.write(fd, b"x")
 
 
 def _no_importer(path: str) -> Any:
@@ -209,6 +234,13 @@ LEAKS: dict[str, Callable[[], Any]] = {
     "default traps": lambda: decimal.DefaultContext.clear_traps(),  # noqa: PLW0108 - as the others
     "no traceback of crashes": lambda: faulthandler.disable(),  # noqa: PLW0108 - the function of then
     "flags of dlopen": lambda: sys.setdlopenflags(os.RTLD_NOW | os.RTLD_GLOBAL),
+    "kernel timer": _posix_timer,
+    "rounding": lambda: _rounding(0x800 if platform.machine() == "x86_64" else 0x400000),
+    "overwriting output": lambda: _no_append(1),
+    "no tracebacks": lambda: setattr(sys, "tracebacklimit", 0),
+    "folder of bytecode": lambda: setattr(sys, "pycache_prefix", "/nowhere"),
+    "debugger": lambda: setattr(sys, "breakpointhook", print),
+    "no first streams": lambda: setattr(sys, "__stdout__", None),
     "addresses": lambda: _personality(0x0040000),  # Source: personality(2), ADDR_NO_RANDOMIZE
 }
 NAMESPACES = {  # Source: the kernel's uapi header of clone(2)
@@ -259,6 +291,14 @@ def probe() -> dict[str, Any]:
         "recursion": sys.getrecursionlimit(),
         "trace": [str(get()) for get in (sys.gettrace, threading.gettrace, threading.getprofile)],
         "trace of memory": tracemalloc.is_tracing(),
+        "arithmetic": 0.1 + float(os.environ.get("NO_CONSTANT", "0.7")),
+        "kernel timers": Path("/proc/self/timers").read_text(),
+        "flags of output": [fcntl.fcntl(fd, fcntl.F_GETFL) for fd in (1, 2)],
+        "settings": [getattr(sys, "tracebacklimit", None), sys.pycache_prefix],
+        "debugger": sys.breakpointhook.__name__,
+        "first streams": [
+            stream is not None and stream.writable() for stream in (sys.__stdout__, sys.__stderr__)
+        ],
         "bytecode": sys.dont_write_bytecode,
         "crashes": faulthandler.is_enabled(),
         "dlopen": sys.getdlopenflags(),

@@ -24,7 +24,7 @@ CAPABILITIES = int(
 )  # Source: capabilities(7)
 MAY_LOWER_NICE, MAY_RAISE_LIMITS = CAPABILITIES >> 23 & 1, CAPABILITIES >> 24 & 1
 MAY_UNSHARE = CAPABILITIES >> 21 & 1
-RENEWS = {"thread", "open files", "oom score", "import hook", *NAMESPACES}
+RENEWS = {"thread", "kernel timer", "open files", "oom score", "import hook", *NAMESPACES}
 RENEWS |= {"death signal", "dumpable", "timer slack", "subreaper"}
 """What only another process can undo."""
 if not MAY_LOWER_NICE:
