@@ -291,14 +291,7 @@ def probe() -> dict[str, Any]:
         "recursion": sys.getrecursionlimit(),
         "trace": [str(get()) for get in (sys.gettrace, threading.gettrace, threading.getprofile)],
         "trace of memory": tracemalloc.is_tracing(),
-        "arithmetic": 0.1 + float(os.environ.get("NO_CONSTANT", "0.7")),
-        "kernel timers": Path("/proc/self/timers").read_text(),
-        "flags of output": [fcntl.fcntl(fd, fcntl.F_GETFL) for fd in (1, 2)],
-        "settings": [getattr(sys, "tracebacklimit", None), sys.pycache_prefix],
-        "debugger": sys.breakpointhook.__name__,
-        "first streams": [
-            stream is not None and stream.writable() for stream in (sys.__stdout__, sys.__stderr__)
-        ],
+        **_settings(),
         "bytecode": sys.dont_write_bytecode,
         "crashes": faulthandler.is_enabled(),
         "dlopen": sys.getdlopenflags(),
@@ -325,6 +318,20 @@ def probe() -> dict[str, Any]:
         "policy": os.sched_getscheduler(0),
         "oom": open("/proc/self/oom_score_adj").read(),  # noqa: PTH123 - as above
         "attributes": [*map(_attribute, (2, 37)), *(_libc.prctl(n, 0, 0, 0, 0) for n in (3, 30))],
+    }
+
+
+def _settings() -> dict[str, Any]:
+    """Return settings of the interpreter, of the kernel's timers and of the standard streams."""
+    return {
+        "arithmetic": 0.1 + float(os.environ.get("NO_CONSTANT", "0.7")),
+        "kernel timers": Path("/proc/self/timers").read_text(),
+        "flags of output": [fcntl.fcntl(fd, fcntl.F_GETFL) for fd in (1, 2)],
+        "settings": [getattr(sys, "tracebacklimit", None), sys.pycache_prefix],
+        "debugger": sys.breakpointhook.__name__,
+        "first streams": [
+            stream is not None and stream.writable() for stream in (sys.__stdout__, sys.__stderr__)
+        ],
     }
 
 
