@@ -377,7 +377,7 @@ class Environments:
                 HOOK_RUN: f"{kind.split()[0]}-{uuid4().hex}",
             }
             with self._steps.during(step):
-                result = await run_hook(hook, variables)
+                result = await run_hook(hook, variables, keeps_daemons=kind == "setup hook")
         log.info(
             "hook.ended",
             extra={

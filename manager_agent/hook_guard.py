@@ -1,11 +1,11 @@
 """Kills what a hook has started when the agent dies: a program that runs beside each hook.
 
-Owns no hook: the agent starts it before the hook and kills it after the end of the hook. Its standard
-input is a pipe whose other end only the agent has, so the end of the file is the death of the agent. It
-finds processes by an entry of their environment, which all descendants of the hook inherit and no other
-process has: also daemons in sessions of their own, whose parent has ended. It misses what
+Owns no hook: the agent starts it before the hook and kills it when the hook has ended, and what must end
+with it. Its standard input is a pipe whose other end only the agent has, so the end of the file is the death
+of the agent. It finds processes by an entry of their environment, which all descendants of the hook inherit
+and no other process has: also daemons in sessions of their own, whose parent has ended. It misses what
 :mod:`mitosis.execution.leftovers` misses. That sweep of the next agent finds what is left if this process
-was killed too.
+was killed too. The agent makes the same looks when it stops a hook (:mod:`manager_agent.hooks`).
 
 Runs as ``python -I -S hook_guard.py NAME=value`` and imports next to nothing, as each hook pays for it.
 """
@@ -15,7 +15,10 @@ import sys
 import time
 
 LIMIT_SECONDS = 10.0
-_PAUSE_SECONDS = 0.02
+LOOKS_WITHOUT = 2
+"""So many looks in a row find nothing when all is killed: one may miss a process that calls exec."""
+PAUSE_SECONDS = 0.02
+"""Between two looks."""
 
 
 def main() -> None:
@@ -25,20 +28,24 @@ def main() -> None:
 
 
 def _kill_all(entry: bytes) -> None:
-    """Send SIGKILL until two looks in a row find nothing: one may miss a process that calls exec."""
-    import signal  # here: it takes half as long as all the rest, and few hooks lose their agent
-
     deadline = time.monotonic() + LIMIT_SECONDS
     looks_without = 0
-    while looks_without < 2 and time.monotonic() < deadline:
-        looks_without += 1
-        for pid in _with(entry):
-            looks_without = 0
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except OSError:  # it has ended, or is another user's
-                continue
-        time.sleep(_PAUSE_SECONDS)
+    while looks_without < LOOKS_WITHOUT and time.monotonic() < deadline:
+        looks_without = 0 if kill_found(entry) else looks_without + 1
+        time.sleep(PAUSE_SECONDS)
+
+
+def kill_found(entry: bytes) -> bool:
+    """Look once, and send SIGKILL to each process with this entry; return whether there was one."""
+    import signal  # here: it takes half as long as all the rest, and few hooks lose their agent
+
+    found = _with(entry)
+    for pid in found:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except OSError:  # it has ended, or is another user's
+            continue
+    return bool(found)
 
 
 def _with(entry: bytes) -> list[int]:

@@ -1,9 +1,10 @@
 """Runs one setup hook, teardown hook or probe: a command in a new session, with a timeout and bounded output.
 
-Owns the process from its start to the death of its process group. Knows no leases and no HTTP. If the agent
-dies, a guard beside the hook ends all that the hook has started (:mod:`manager_agent.hook_guard`). A hook
-that leaves a daemon behind ends with its own process, even if the daemon keeps the pipes open. A hook
-whose process cannot be made now has not run: its start is repeated for some seconds.
+Owns all that the hook has started, daemons too, until none of it runs; only what a setup leaves running
+stays if it has succeeded. Knows no leases and no HTTP. If the agent dies before that, a guard beside the hook
+kills all of it (:mod:`manager_agent.hook_guard`). A hook that leaves a daemon behind ends with its own
+process, even if the daemon keeps the pipes open. A hook whose process cannot be made now has not run: its
+start is repeated for some seconds.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +28,7 @@ from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.outcome import ExitKind, ExitReason
 from mitosis.contracts.process_starts import start_may_pass
 from mitosis.contracts.variables import without_settings
-from mitosis.execution.leftovers import HOOK_RUN
+from mitosis.execution.leftovers import HOOK_RUN, end_hook_run
 from mitosis.retry_policy import RetryPolicy
 
 TAIL_BYTES = 16 * 1024
@@ -35,6 +36,8 @@ GRACE_SECONDS = 5.0
 """From SIGTERM to SIGKILL after a timeout."""
 START_SECONDS = 10.0
 """For so long a start is repeated while the host has no process for it."""
+KILL_SECONDS = 5.0
+"""For so long the agent kills what a hook has started; then its guard goes on."""
 STARTS = RetryPolicy(first_seconds=0.1, longest_seconds=2.0)
 _CHUNK = 64 * 1024
 
@@ -83,6 +86,17 @@ class HookResult:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One run of a hook that has started."""
+
+    mark: str
+    """The value of MITOSIS_HOOK_RUN in the environment of all its processes."""
+    process: "subprocess.Popen[bytes]"
+    """The command."""
+    guard: "subprocess.Popen[bytes] | None"
+
+
 class _Tail:
     """Keeps the last TAIL_BYTES that arrive on a pipe."""
 
@@ -125,17 +139,22 @@ class _Tail:
         return f"[{self._dropped} bytes before this]\n{text}" if self._dropped else text
 
 
-async def run_hook(hook: HookSpec, variables: Mapping[str, str]) -> HookResult:
-    """Run the command to its end. Cancelling kills its process group.
+async def run_hook(
+    hook: HookSpec, variables: Mapping[str, str], *, keeps_daemons: bool = False
+) -> HookResult:
+    """Run the command to its end, then end what it has left running: SIGTERM, SIGKILL after 5 s.
+
+    Cancelling kills the command and all it has started at once.
 
     Args:
         hook: command, environment, folder and timeout.
         variables: MITOSIS_* context, added last (docs/design-notes.md). The value of MITOSIS_HOOK_RUN is of
             this run alone.
+        keeps_daemons: what it has left running stays if it has succeeded.
     """
     until, failures = time.monotonic() + START_SECONDS, 0
     while True:
-        result = await _run_once(hook, variables)
+        result = await _run_once(hook, variables, keeps_daemons)
         pause = STARTS.pause(failures)
         if result.begun or time.monotonic() + pause > until:
             return result
@@ -143,31 +162,37 @@ async def run_hook(hook: HookSpec, variables: Mapping[str, str]) -> HookResult:
         await asyncio.sleep(pause)
 
 
-async def _run_once(hook: HookSpec, variables: Mapping[str, str]) -> HookResult:
+async def _run_once(
+    hook: HookSpec, variables: Mapping[str, str], keeps_daemons: bool
+) -> HookResult:
     started_at, begun_at = datetime.now(UTC), time.monotonic()
-    reason: ExitReason | None = None
-    message, begun = "", True
     tails: list[_Tail] = []
-    guard: subprocess.Popen[bytes] | None = None
+    run: _Run | None = None
     try:
         tails += [_Tail()]
         tails += [_Tail()]
-        guard = _start_guard(variables[HOOK_RUN])
-        process = _start(hook, variables, *tails)
+        run = _start(hook, variables, *tails)
     except (OSError, ValueError) as error:
+        _close(tails)
         message = f"cannot start {hook.command[0]}: {getattr(error, 'strerror', None) or error}"
-        begun = not start_may_pass(error)
-    else:
-        status, timed_out = await _wait(process, hook.timeout.total_seconds())
+        seconds, begun = time.monotonic() - begun_at, not start_may_pass(error)
+        return HookResult(None, message, "", "", started_at, seconds, begun)
+    async with _guarded(run):
+        try:
+            status, timed_out = await _wait(run.process, hook.timeout.total_seconds())
+        finally:
+            stdout, stderr = _close(tails)
         reason = ExitReason.from_wait_status(status)
         message = _message(reason, timed_out, hook.timeout.total_seconds())
-    finally:
-        if guard is not None:
-            _end_guard(guard)
-        texts = [tail.close() for tail in tails]
-    stdout, stderr = texts if len(texts) == 2 else ("", "")
-    seconds = time.monotonic() - begun_at
-    return HookResult(reason, message, stdout, stderr, started_at, seconds, begun)
+        seconds = time.monotonic() - begun_at
+        result = HookResult(reason, message, stdout, stderr, started_at, seconds)
+        if not (keeps_daemons and result.succeeded):
+            await end_hook_run(run.mark)
+    return result
+
+
+def _close(tails: list[_Tail]) -> list[str]:
+    return [tail.close() for tail in tails]
 
 
 def _message(reason: ExitReason, timed_out: bool, timeout: float) -> str:
@@ -176,11 +201,16 @@ def _message(reason: ExitReason, timed_out: bool, timeout: float) -> str:
     return "" if reason.kind is ExitKind.SUCCESS else str(reason)
 
 
-def _start(
-    hook: HookSpec, variables: Mapping[str, str], out: _Tail, err: _Tail
-) -> "subprocess.Popen[bytes]":
+def _start(hook: HookSpec, variables: Mapping[str, str], out: _Tail, err: _Tail) -> "_Run":
+    """Start the guard and the command.
+
+    Raises:
+        OSError, ValueError: neither runs.
+    """
+    mark = variables[HOOK_RUN]
+    guard = _start_guard(mark)
     try:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             list(hook.command),
             stdin=subprocess.DEVNULL,
             stdout=out.write,
@@ -189,9 +219,13 @@ def _start(
             env=without_settings(os.environ) | hook.environment | dict(variables),
             start_new_session=True,
         )
+    except BaseException:
+        _end_guard(guard)
+        raise
     finally:
         out.close_write()
         err.close_write()
+    return _Run(mark, process, guard)
 
 
 def _start_guard(run: str) -> "subprocess.Popen[bytes] | None":
@@ -217,39 +251,96 @@ def _start_guard(run: str) -> "subprocess.Popen[bytes] | None":
         return None
 
 
-def _end_guard(guard: "subprocess.Popen[bytes]") -> None:
+def _end_guard(guard: "subprocess.Popen[bytes] | None") -> None:
     """Kill it before its pipe is closed: the end of the pipe means that the agent has died."""
+    if guard is None:
+        return
     guard.kill()
     guard.wait()
     if guard.stdin is not None:
         guard.stdin.close()
 
 
-async def _wait(process: "subprocess.Popen[bytes]", timeout: float) -> tuple[int, bool]:
-    """Return the wait status, and whether the hook was stopped by its timeout."""
-    loop = asyncio.get_running_loop()
-    ended = asyncio.Event()
-    pidfd = os.pidfd_open(process.pid)
-    loop.add_reader(pidfd, ended.set)
+@contextlib.asynccontextmanager
+async def _guarded(run: _Run) -> AsyncIterator[None]:
+    """Kill all that the run has started if the block does not come to its end; then end its guard."""
+    killed = True
     try:
-        timed_out = not await wait_event(ended, timeout)
-        if timed_out:
-            _signal_group(process.pid, signal.SIGTERM)
-            await wait_event(ended, GRACE_SECONDS)
-            _signal_group(process.pid, signal.SIGKILL)
-            await ended.wait()
-    except asyncio.CancelledError:
-        _signal_group(process.pid, signal.SIGKILL)
+        yield
+    except BaseException:
+        killed = await _kill_all(run)
         raise
     finally:
-        loop.remove_reader(pidfd)
-        os.close(pidfd)
-        _, status = os.waitpid(process.pid, 0)  # noqa: ASYNC222 - it is dead
-        process.returncode = os.waitstatus_to_exitcode(status)
+        if killed:
+            _end_guard(run.guard)
+        else:
+            _leave_to_guard(run)
+
+
+def _leave_to_guard(run: _Run) -> None:
+    """Let the guard go on killing; ``subprocess`` reaps it when another process is started."""
+    log.error("hook.not_killed", extra={"hook_run": run.mark})
+    if run.guard is not None and run.guard.stdin is not None:
+        run.guard.stdin.close()
+
+
+async def _kill_all(run: _Run) -> bool:
+    """Send SIGKILL until nothing of it is left; return False after :data:`KILL_SECONDS`.
+
+    Only called while an exception is handled, so another cancellation is dropped: the first is raised. The
+    looks at the processes are made in this thread, as a host may have none for another thread.
+    """
+    entry = os.fsencode(f"{HOOK_RUN}={run.mark}")
+    deadline, looks_without = time.monotonic() + KILL_SECONDS, 0
+    while looks_without < hook_guard.LOOKS_WITHOUT:
+        if time.monotonic() > deadline:
+            return False
+        found = hook_guard.kill_found(entry) or run.process.poll() is None
+        looks_without = 0 if found else looks_without + 1
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(hook_guard.PAUSE_SECONDS)
+    return True
+
+
+async def _wait(process: "subprocess.Popen[bytes]", timeout: float) -> tuple[int, bool]:
+    """Return the wait status, and whether the hook was stopped by its timeout.
+
+    Its process group is killed if this is cancelled; the caller reaps it then.
+    """
+    ended = asyncio.Event()
+    try:
+        with _pidfd(process.pid, ended):
+            timed_out = not await wait_event(ended, timeout)
+            if timed_out:
+                _signal_group(process.pid, signal.SIGTERM)
+                await wait_event(ended, GRACE_SECONDS)
+                _signal_group(process.pid, signal.SIGKILL)
+                await ended.wait()
+    except BaseException:
+        _signal_group(process.pid, signal.SIGKILL)
+        raise
+    _, status = os.waitpid(process.pid, 0)  # noqa: ASYNC222 - it is dead
+    process.returncode = os.waitstatus_to_exitcode(status)
     return status, timed_out
 
 
+@contextlib.contextmanager
+def _pidfd(pid: int, ended: asyncio.Event) -> Iterator[None]:
+    """Set ``ended`` when the process ends."""
+    loop = asyncio.get_running_loop()
+    pidfd = os.pidfd_open(pid)
+    try:
+        loop.add_reader(pidfd, ended.set)
+        yield
+    finally:
+        loop.remove_reader(pidfd)
+        os.close(pidfd)
+
+
 def _signal_group(pid: int, number: int) -> None:
-    """Signal the group of a process that is not reaped, so its number is not in use by another."""
-    with contextlib.suppress(ProcessLookupError):
+    """Signal the group of a process that is not reaped, so its number is not in use by another.
+
+    One that runs as another user (``sudo``) is not signalled.
+    """
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, number)

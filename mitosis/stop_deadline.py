@@ -1,7 +1,8 @@
 """The end of a stop that hangs: at a fixed time every process below this one is killed, and then this one.
 
-A thread does it, so that no blocked event loop, stuck thread or stopped child can prevent it. PostgreSQL
-recovers from its log at the next start, and tasks run again.
+The guards of hooks are spared: once its agent is gone, each kills what its hook has started, also what is
+no more below this process. A thread does it, so that no blocked event loop, stuck thread or stopped child
+can prevent it. PostgreSQL recovers from its log at the next start, and tasks run again.
 """
 
 import contextlib
@@ -16,6 +17,8 @@ log = logging.getLogger(__name__)
 STATUS = 70
 """The exit status of a stop that had to be forced (EX_SOFTWARE)."""
 LOG_SECONDS = 0.5
+GUARDED = "MITOSIS_HOOK_RUN="
+"""An argument of a guard begins so (``manager_agent/hook_guard.py``)."""
 _ROUNDS = 5
 
 
@@ -57,13 +60,13 @@ class StopDeadline:
 
 
 def kill_descendants() -> list[str]:
-    """Kill every process below this one, stopped ones too; return their names."""
+    """Kill every process below this one but guards of hooks, stopped ones too; return their names."""
     killed: dict[int, str] = {}
     for _ in range(_ROUNDS):  # one may have forked in between
         living = [
             process
             for process in psutil.Process().children(recursive=True)
-            if process.pid not in killed
+            if process.pid not in killed and not _is_guard(process)
         ]
         for process in living:
             with contextlib.suppress(psutil.Error):
@@ -72,3 +75,10 @@ def kill_descendants() -> list[str]:
         if not living:
             break
     return sorted(set(killed.values()))
+
+
+def _is_guard(process: psutil.Process) -> bool:
+    try:
+        return any(word.startswith(GUARDED) for word in process.cmdline())
+    except psutil.Error:
+        return False

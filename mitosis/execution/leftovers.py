@@ -30,7 +30,8 @@ OF_PROBE = "probe-"
 GRACE_SECONDS = 5.0
 """From SIGTERM to SIGKILL."""
 LIMIT_SECONDS = 10.0
-ENDED = (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+_LOOKS_WITHOUT = 2
+"""So many looks in a row find nothing when all has ended: one may miss a process that calls exec."""
 _PAUSE_SECONDS = 0.02
 
 log = logging.getLogger(__name__)
@@ -78,6 +79,21 @@ async def end_daemons(manager_id: str, task_group: str) -> int:
     return ended
 
 
+async def end_hook_run(run: str) -> int:
+    """End what one run of a hook has left running, as :func:`end_daemons`.
+
+    Args:
+        run: the value of MITOSIS_HOOK_RUN.
+
+    Returns:
+        How many there were.
+    """
+    ended = await _end(lambda: (pid for pid, _ in _processes_of((HOOK_RUN, run))))
+    if ended:
+        log.info("daemons.ended", extra={"count": ended, "hook_run": run})
+    return ended
+
+
 async def end_workers(manager_id: str) -> int:
     """End the workers and tasks of a zygote that was killed, as :func:`end_daemons`.
 
@@ -94,10 +110,12 @@ async def end_workers(manager_id: str) -> int:
 
 async def _end(find: Callable[[], Iterator[int]]) -> int:
     signalled: set[int] = set()
-    begun = time.monotonic()
-    while found := await asyncio.to_thread(lambda: list(find())):
+    begun, looks_without = time.monotonic(), 0
+    while looks_without < _LOOKS_WITHOUT:
+        found = await asyncio.to_thread(lambda: list(find()))
+        looks_without = 0 if found else looks_without + 1
         waited = time.monotonic() - begun
-        if waited > GRACE_SECONDS + LIMIT_SECONDS:
+        if found and waited > GRACE_SECONDS + LIMIT_SECONDS:
             log.error("processes.not_ended", extra={"pids": found})
             break
         late = waited > GRACE_SECONDS
@@ -142,10 +160,17 @@ def _processes_of(manager: Variable) -> Iterator[tuple[int, Mapping[str, str]]]:
     """
     me = psutil.Process()
     own = {me.pid, *(process.pid for process in me.parents())}
-    for process in psutil.process_iter():
-        if process.pid in own:
+    entry = os.fsencode("=".join(manager))
+    for pid in psutil.pids():
+        if pid in own:
             continue
-        with contextlib.suppress(psutil.Error):
-            variables = process.environ()
-            if manager in variables.items() and process.status() not in ENDED:
-                yield process.pid, variables
+        with contextlib.suppress(OSError):
+            with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - half as long as pathlib
+                entries = file.read().split(b"\0")  # empty of a zombie
+            if entry in entries:
+                yield pid, dict(_variable(one) for one in entries if b"=" in one)
+
+
+def _variable(entry: bytes) -> Variable:
+    name, _, value = os.fsdecode(entry).partition("=")
+    return name, value

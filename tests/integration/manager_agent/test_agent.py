@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
+from starlette.requests import Request
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 
@@ -263,6 +264,27 @@ async def test_a_teardown_dies_with_its_agent_and_is_owed_to_the_next(tmp_path: 
         async with agent_process(api, tmp_path, "127.0.0.1:1"):
             await until(lambda: api.environment is EnvironmentState.GONE)
     assert not api.degraded
+
+
+async def test_a_stop_that_hangs_leaves_what_a_hook_started_to_its_guard(tmp_path: Path) -> None:
+    pids, answered = tmp_path / "pids", asyncio.Event()
+
+    class Api(FakeApi):
+        async def goodbye(self, request: Request) -> Any:
+            await answered.wait()
+            return await super().goodbye(request)
+
+    api = Api(teardown=lasting(pids))
+    api.owed, api.environment = (api.task_group_id,), EnvironmentState.OWED
+    times = {"drain_seconds": 0, "stop_grace_seconds": 0, "ends_within_seconds": 0}
+    async with (
+        api.serving(),
+        agent_process(api, tmp_path, "127.0.0.1:1", **times) as agent,
+    ):
+        below = await started(pids)
+        assert await agent.terminate() == STATUS, agent.log.read_text()
+        await until(lambda: not living(below))
+        answered.set()
 
 
 async def test_what_a_probe_started_is_killed_by_the_next_agent_if_not_before(
