@@ -19,6 +19,7 @@ from mitosis.execution.disk import is_full
 from mitosis.execution.file_limit import raise_file_limit
 from mitosis.execution.run_folder import HostFolders
 from mitosis.execution.threads import started_threads
+from mitosis.garbage import settle
 from mitosis.stop_deadline import StopDeadline
 from mitosis.worker.signals import default_in_children
 
@@ -83,6 +84,7 @@ def serve(config: AgentConfig) -> NoReturn:
     interpreter's teardown (temporalio/sdk-python#300), after all work is done.
     """
     default_in_children()
+    settle()
     status = asyncio.run(run_agent(config))
     logging.shutdown()
     sys.stdout.flush()

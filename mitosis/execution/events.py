@@ -51,6 +51,8 @@ class WorkerExited:
     """The end of the stderr of its handler, with the traceback of a crash in C code."""
     running: AttemptKey | None = None
     """The attempt it ran, even if its TaskStarted was lost; None if it ran none, or it is unknown."""
+    begun: frozenset[AttemptKey] = frozenset()
+    """The attempts that it had begun, from shared memory: starts of short tasks are not said."""
     stopped_seconds: float | None = None
     """A signal had stopped it for longer than this, so the agent killed it."""
     headless: bool = False

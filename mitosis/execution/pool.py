@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import socket
+import struct
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -168,6 +169,13 @@ class Pool:
             return evidence.running_attempt(Path(self._command.setup.run_folder), slot)
         except OSError:
             return None
+
+    def begun(self, slot: int) -> frozenset[AttemptKey]:
+        """Return what the worker has begun, also what has ended; the newest, as many as it may hold."""
+        try:
+            return frozenset(evidence.begun_by_process(Path(self._command.setup.run_folder), slot))
+        except (OSError, struct.error):  # a task may have removed or cut the file
+            return frozenset()
 
     @property
     def zygote(self) -> int:

@@ -4,6 +4,7 @@ No clock, no socket, no randomness: every fact is in the event. ``session.py`` c
 out and turns what happens into events.
 """
 
+import heapq
 import math
 from collections.abc import Iterable
 
@@ -205,6 +206,7 @@ def _on_ended(state: State, event: TasksEnded) -> list[Instruction]:
     worker = _worker(state, event.slot, event.generation)
     if worker is None:
         return []
+    state.begun += sum(report.key in worker.unstarted for report in event.reports)
     reports = [report for report in event.reports if _remove_attempt(worker, report.key)]
     for report in reports:
         if report.started_at is not None and report.finished_at is not None:
@@ -252,6 +254,9 @@ def _on_exited(state: State, event: WorkerExited) -> list[Instruction]:
         return []
     expected = worker.phase is WorkerState.STOPPING
     worker.failed_starts += worker.phase is WorkerState.STARTING
+    for key in [key for key in worker.unstarted if key in event.begun and key != event.running]:
+        worker.begun[key] = worker.unstarted.pop(key)
+        worker.finishing[key] = event.at
     if event.running is not None:
         _started(worker, event.running, event.at)
     unstarted = [*_ended_unreported(state, worker), *worker.unstarted.values()]
@@ -389,12 +394,14 @@ def _dispatch(state: State) -> list[Instruction]:
         return out
     with_room = kept_free(state, [worker for worker in state.workers if _room(state, worker)])
     sent: dict[int, list[Task]] = {}
-    for level in range(state.credit):
-        for worker in with_room:
-            if state.ready and worker.load <= level:
-                task = state.ready.popleft()
-                worker.unstarted[task.key] = task
-                sent.setdefault(worker.slot, []).append(task)
+    loads = [(worker.load, place) for place, worker in enumerate(with_room)]
+    heapq.heapify(loads)
+    while state.ready and loads and loads[0][0] < state.credit:
+        load, place = loads[0]
+        heapq.heapreplace(loads, (load + 1, place))
+        worker, task = with_room[place], state.ready.popleft()
+        worker.unstarted[task.key] = task
+        sent.setdefault(worker.slot, []).append(task)
     return out + [send(state.workers[slot], tasks) for slot, tasks in sent.items()]
 
 

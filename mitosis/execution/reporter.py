@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import accumulate, takewhile
 
 from mitosis.concurrency import race, wait_event
@@ -37,6 +38,11 @@ DURABLE_AFTER_SECONDS = 0.1
 MOST_WAITING = 10_000
 MOST_WAITING_BYTES = 64_000_000
 """With more reports or bytes waiting, this host claims no tasks."""
+QUICK_BYTES = 64 * 1024
+"""No more is written to the page cache by the event loop itself."""
+SLOW_WRITE_SECONDS = 0.02
+SLOW_DISK_SECONDS = 30.0
+"""For so long after a slow write a thread does it, since a full page cache makes writers wait."""
 EVERY = -1
 """Subscribes to the acknowledgements of all reports that have no subscriber of their own."""
 CLEAR_AFTER_SECONDS = 0.5
@@ -62,6 +68,7 @@ class Reporter:
         disk, the first that is not in the journal, the first of this process."""
         self._writing = asyncio.Lock()
         self._write_failed = False
+        self._slow_until = 0.0
         self._changed = asyncio.Event()
         self._more = asyncio.Event()
         self._flush = asyncio.Event()
@@ -190,7 +197,11 @@ class Reporter:
                 await self._clear()
 
     async def _write(self, *, durable: bool) -> None:
-        """Write to the journal what is not in it yet; in a thread, since a disk may be slow."""
+        """Write to the journal what is not in it yet.
+
+        What waits for the disk is done in a thread. A few reports only go into the page cache, in space that
+        is reserved: that takes less time than a thread. If it did take long, the next are left to a thread.
+        """
         async with self._writing:
             aside = self._postponed.entries()
             kept = len(aside) + max(0, self._written - self._first)
@@ -201,13 +212,16 @@ class Reporter:
             if not entries and not (durable and self._durable < end):
                 return
             try:
-                await asyncio.to_thread(
+                write = partial(
                     self._journal.write,
                     [*aside, *entries] if new_round else entries,
                     new_round=new_round,
                     kept=kept,
                     durable=durable,
                 )
+                size = sum(len(report.report) for _, report in entries)
+                waits = durable or (new_round and kept > 0) or size > QUICK_BYTES
+                await self._carry_out(write, quick=not waits)
             except OSError as error:
                 if not self._write_failed:
                     log.error("journal.not_written", extra={"reason": str(error)})  # noqa: TRY400
@@ -216,6 +230,16 @@ class Reporter:
             self._write_failed = False
             self._written = end
             self._durable = end if durable else self._durable
+
+    async def _carry_out(self, write: Callable[[], None], *, quick: bool) -> None:
+        """Write here if that is ``quick`` and the disk was not slow of late, else in a thread."""
+        began = self._loop.time()
+        if not quick or began < self._slow_until:
+            await asyncio.to_thread(write)
+            return
+        write()
+        if self._loop.time() - began > SLOW_WRITE_SECONDS:
+            self._slow_until = self._loop.time() + SLOW_DISK_SECONDS
 
     async def _clear(self) -> None:
         async with self._writing:

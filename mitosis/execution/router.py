@@ -32,6 +32,9 @@ from mitosis.ipc.messages import (
 
 ACKNOWLEDGE_SECONDS = 5.0
 BACKLOG = 1024
+_NOBLOCK, _READABLE = int(zmq.NOBLOCK), int(zmq.POLLIN)
+_FIRST = int(zmq.NOBLOCK | zmq.SNDMORE)
+"""As plain numbers: the operators of an enum take as long as the call."""
 
 Control = CancelTask | Shutdown | Pause | Resume | Configure
 Deliver = Callable[[int, int, WorkerToManager], None]
@@ -98,9 +101,8 @@ class Router:
     def send(self, slot: int, generation: int, message: ManagerToWorker) -> bool:
         """Queue a message; return False if the worker is not connected (its exit event follows)."""
         try:
-            self._socket.send_multipart(
-                (worker_identity(slot, generation), encode(message)), flags=zmq.NOBLOCK, copy=True
-            )
+            self._socket.send(worker_identity(slot, generation), _FIRST)
+            self._socket.send(encode(message), _NOBLOCK)
         except zmq.ZMQError as error:
             if error.errno not in (zmq.EHOSTUNREACH, zmq.EAGAIN):
                 raise
@@ -153,10 +155,9 @@ class Router:
 
     def _read_all(self) -> None:
         while not self._socket.closed:
-            try:
-                name = frame = self._socket.recv(zmq.NOBLOCK, copy=False)
-            except zmq.Again:
+            if not int(self._socket.getsockopt(zmq.EVENTS)) & _READABLE:
                 return
+            name = frame = self._socket.recv(_NOBLOCK, copy=False)
             frames = []
             while frame.more:
                 frame = self._socket.recv(copy=False)

@@ -6,6 +6,7 @@ contact with the API and reads the state of the session for that.
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from datetime import timedelta
@@ -231,7 +232,24 @@ class Session:
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
+            self._learn_starts()
             self.handle(Looked(self._parts.in_contact()))
+
+    def _learn_starts(self) -> None:
+        """Look what those workers run whose first task is the same as at the last look."""
+        for worker in self.state.workers:
+            if worker.unstarted and worker.head == worker.head_seen:
+                self._learn_start(worker.slot, worker.generation)
+
+    def _learn_start(self, slot: int, generation: int) -> None:
+        """Learn from shared memory what a worker runs that cannot say so: a handler in code in C."""
+        key = self.workers.running(slot)
+        if key is not None and key in self.state.workers[slot].unstarted:
+            self._began(slot, generation, key, time.time())
+
+    def _began(self, slot: int, generation: int, key: AttemptKey, at: float) -> None:
+        self.handle(TaskBegan(slot, generation, key, at))
+        self._output.started(slot, generation, key)
 
     def _send(self, send: Send) -> None:
         tasks = tuple(RunTask(t.key, t.spec) for t in send.tasks)
@@ -264,8 +282,12 @@ class Session:
         self._unwatch(key)
         event = WorkerHangs(slot, generation, key, why)
         self._hang_timers[key] = self._loop.call_later(
-            seconds + HANG_MARGIN_SECONDS, self.handle, event
+            seconds + HANG_MARGIN_SECONDS, self._hangs, event
         )
+
+    def _hangs(self, event: WorkerHangs) -> None:
+        self._learn_start(event.slot, event.generation)
+        self.handle(event)
 
     def _unwatch(self, key: AttemptKey) -> None:
         if timer := self._hang_timers.pop(key, None):
@@ -295,8 +317,7 @@ class Session:
             case TasksFinished():
                 self.handle(TasksEnded(slot, generation, message.tasks))
             case TaskStarted():
-                self.handle(TaskBegan(slot, generation, message.key, message.started_at))
-                self._output.started(slot, generation, message.key)
+                self._began(slot, generation, message.key, message.started_at)
                 if message.overdue_seconds is not None:
                     self._watch(
                         slot, generation, message.key, message.overdue_seconds, exits.OVERDUE

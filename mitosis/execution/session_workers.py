@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from typing import Protocol
 
+from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.errors import MitosisError
 from mitosis.contracts.outcome import ExitKind, ExitReason
 from mitosis.execution import exits, stopped
@@ -189,6 +190,10 @@ class SessionWorkers:
         if pool is self.pool:
             self._session.handle(Withdrawn(slot, generation, pool.running(slot)))
 
+    def running(self, slot: int) -> AttemptKey | None:
+        """Return what the worker in this slot runs, also if it has not said so."""
+        return self.pool.running(slot) if self.pool is not None else None
+
     async def watch_stopped(self) -> None:
         """Kill workers with a task that stay stopped, or have no main thread, until cancelled."""
         while True:
@@ -249,13 +254,26 @@ class SessionWorkers:
         headless = (slot, generation) in self._killed_headless
         self._killed_headless.discard((slot, generation))
         event = WorkerExited(
-            slot, generation, reason, out_of_memory, time.time(), words, running, limit, headless
+            slot,
+            generation,
+            reason,
+            out_of_memory,
+            time.time(),
+            words,
+            running,
+            self._begun(slot),
+            limit,
+            headless,
         )
         worker = self._session.state.workers[slot]
         all_read = (slot, generation) in self.renewed or not any(worker.attempts())
         wait = 0.0 if all_read else LAST_MESSAGES_SECONDS
         timer = self._loop.call_later(wait, self._handle_exit, event)
         self._exits[slot, generation] = timer, event
+
+    def _begun(self, slot: int) -> frozenset[AttemptKey]:
+        """Return what a dead worker had begun: its slot has no other process yet."""
+        return self.pool.begun(slot) if self.pool is not None else frozenset()
 
     def zygote_ended(self, ended: ExitReason) -> None:
         """Handle the end of the zygote and all its workers; start again while the session is active.
@@ -281,6 +299,7 @@ class SessionWorkers:
                 out_of_memory=False,
                 at=time.time(),
                 running=pool.running(worker.slot),
+                begun=pool.begun(worker.slot),
                 zygote=ended,
             )
             self._handle_exit(event)

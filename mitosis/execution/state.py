@@ -17,6 +17,10 @@ from mitosis.ipc.messages import EncodedReport
 HELD_UP_LOOKS = 2
 HORIZON_LOOKS = 4
 """The claim horizon (protocol P7), in looks of ``unstarted.LOOK_SECONDS``."""
+LONG_ENOUGH_SECONDS = 0.01
+"""The time of a message to a worker and back is nothing beside a task that takes so long."""
+CREDIT_SECONDS = 0.02
+MOST_CREDIT = 64
 START_ATTEMPTS = 3
 """After so many failed starts in a row another host is tried (protocol P7)."""
 
@@ -185,10 +189,10 @@ class State:
 
     @property
     def credit(self) -> int:
-        """Number of tasks a worker may hold: enough to hide a round trip of about 70 µs."""
-        if self.mean_seconds is None or self.mean_seconds >= 0.010:
+        """Number of tasks a worker may hold: one if they take long, else CREDIT_SECONDS of work."""
+        if self.mean_seconds is None or self.mean_seconds >= LONG_ENOUGH_SECONDS:
             return 1
-        most = 2 if self.mean_seconds >= 0.001 else 8
+        most = min(MOST_CREDIT, int(CREDIT_SECONDS / max(self.mean_seconds, 1e-6)))
         return most if self.trust is None else min(most, 1 + self.trust)
 
     @property

@@ -4,10 +4,11 @@ Two unions named by direction. Each message is a msgpack array with a one-byte v
 (``codec.py``). A worker is a DEALER whose identity is ``slot:generation``; the agent is one ROUTER.
 
 Flow: the worker sends :class:`Hello`; the agent sends :class:`RunTasks` while the worker holds fewer
-tasks than its credit; the worker runs them in order and sends :class:`TaskStarted` before each and
-:class:`TasksFinished` after them (in batches). Control messages carry a ``message_id`` and are answered by
-:class:`Acknowledge`; a broadcast is a loop of directed messages (architecture, section 5). Tasks that wait
-behind a long one go back: :class:`TakeBack`, answered by :class:`TakenBack`.
+tasks than its credit; the worker runs them in order and sends :class:`TaskStarted` for each that is not
+over within milliseconds, and :class:`TasksFinished` after them (in batches). Control messages carry a
+``message_id`` and are answered by :class:`Acknowledge`; a broadcast is a loop of directed messages
+(architecture, section 5). Tasks that wait behind a long one go back: :class:`TakeBack`, answered by
+:class:`TakenBack`.
 """
 
 import msgspec
@@ -134,7 +135,7 @@ class Hello(Message, frozen=True):
 
 
 class TaskStarted(Message, frozen=True):
-    """Sent before the task runs: from now on the death of this worker counts as a failed attempt."""
+    """This task runs, and was not over at once. The death of this worker counts as a failed attempt of it."""
 
     key: AttemptKey
     started_at: float
@@ -176,7 +177,7 @@ class EncodedReport(msgspec.Struct, array_like=True, frozen=True):
 
 
 class TasksFinished(Message, frozen=True):
-    """Sent when the local queue is empty, at 8 reports, or when the first of them is 5 ms old."""
+    """Sent when the local queue is empty, at 32 reports, or when the first of them is 10 ms old."""
 
     tasks: tuple[EncodedReport, ...]
 

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.errors import NotFound
-from mitosis.contracts.ids import task_uuid
+from mitosis.contracts.ids import task_uuid_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,6 @@ def task_variables(group_number: int, key: AttemptKey) -> dict[str, str]:
     """Return the environment variables that differ from task to task."""
     return {
         "MITOSIS_TASK_ID": str(key.task_id),
-        "MITOSIS_TASK_UUID": str(task_uuid(group_number, key.task_id)),
+        "MITOSIS_TASK_UUID": task_uuid_text(group_number, key.task_id),
         "MITOSIS_TASK_ATTEMPT": str(key.attempt),
     }

@@ -9,6 +9,9 @@ has begun: when the agent dies with everything below it, its next process names 
 Behind them that file holds a number, by which the agent takes back what a worker has not begun although it
 reads no messages (protocol P7). The worker records a start and *then* reads the number; the agent changes
 the number, waits, and *then* reads the record. So one of them sees what the other has done.
+
+The last number counts what this process of the worker has begun. The starts of short tasks are not said
+(:mod:`mitosis.worker.start_notice`), so the agent reads from here what a dead worker had begun.
 """
 
 import mmap
@@ -22,7 +25,7 @@ from typing import NamedTuple
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.worker.output import memory_file, tail_of
 
-KEPT = 16
+KEPT = 128
 """Attempts kept for each worker: twice as many as it may hold, so all without a report are among them."""
 PREFIX = "begun-"
 
@@ -30,7 +33,9 @@ _MARK = struct.Struct("=qq")
 _NO_TASK = AttemptKey(-1, -1)
 _WITHDRAWALS = struct.Struct("=q")
 _WITHDRAWALS_AT = _MARK.size * (1 + KEPT)
-_SIZE = _WITHDRAWALS_AT + _WITHDRAWALS.size
+_BEGUN = struct.Struct("=q")
+_BEGUN_AT = _WITHDRAWALS_AT + _WITHDRAWALS.size
+_SIZE = _BEGUN_AT + _BEGUN.size
 
 
 class Evidence(NamedTuple):
@@ -47,6 +52,7 @@ class Evidence(NamedTuple):
         """
         evidence = cls(memory_file("stderr"), _mark_file(folder, slot))
         os.pwrite(evidence.mark_fd, _MARK.pack(*_NO_TASK), 0)
+        os.pwrite(evidence.mark_fd, _BEGUN.pack(0), _BEGUN_AT)
         return evidence
 
     def close(self) -> None:
@@ -76,6 +82,7 @@ class RunningMark:
         _MARK.pack_into(self._memory, 0, *key)
         self._next = self._next % KEPT + 1
         _MARK.pack_into(self._memory, _MARK.size * self._next, *key)
+        self._number[1] += 1
 
     def clear(self) -> None:
         """Record that it has ended; it stays among the last that were begun."""
@@ -109,6 +116,15 @@ def running_attempt(folder: Path, slot: int) -> AttemptKey | None:
         return _running(file.fileno())
 
 
+def begun_by_process(folder: Path, slot: int) -> set[AttemptKey]:
+    """Return the last attempts that the process of this slot has begun, or had before it died."""
+    with (folder / f"{PREFIX}{slot}").open("rb", buffering=0) as file:
+        data = os.pread(file.fileno(), _SIZE, 0)
+    (count,) = _BEGUN.unpack_from(data, _BEGUN_AT)
+    ring = data[_MARK.size : _MARK.size * (1 + min(max(0, count), KEPT))]
+    return {AttemptKey(*key) for key in _MARK.iter_unpack(ring)} - {_NO_TASK}
+
+
 def begun_attempts(folder: Path) -> set[AttemptKey]:
     """Return the last attempts that the workers of an agent have begun, from the files in its run folder."""
     return {key for file in folder.glob(f"{PREFIX}*") for key in _keys(file)}
@@ -130,7 +146,7 @@ def _mark_file(folder: str, slot: int) -> int:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     if os.fstat(descriptor).st_size != _SIZE:
         os.ftruncate(descriptor, 0)
-        empty = _MARK.pack(*_NO_TASK) * (1 + KEPT) + _WITHDRAWALS.pack(0)
+        empty = _MARK.pack(*_NO_TASK) * (1 + KEPT) + _WITHDRAWALS.pack(0) + _BEGUN.pack(0)
         os.pwrite(descriptor, empty, 0)  # no hole: a full disk is an error here
     return descriptor
 
@@ -139,7 +155,7 @@ def _keys(file: Path) -> Iterator[AttemptKey]:
     """Yield the attempts in one file, which any task of this user may have changed."""
     data = b""
     with suppress(OSError), file.open("rb") as opened:
-        data = opened.read(_SIZE)
+        data = opened.read(_WITHDRAWALS_AT)
     for number, attempt in _MARK.iter_unpack(data[: len(data) // _MARK.size * _MARK.size]):
         if number >= 0 and 0 <= attempt < 2**31:
             yield AttemptKey(number, attempt)

@@ -34,7 +34,6 @@ from mitosis.ipc.messages import (
     TakeBack,
     TakenBack,
     TaskNotStarted,
-    TaskStarted,
 )
 from mitosis.worker.channel import WorkerChannel
 from mitosis.worker.command import CommandRun, Streams, no_process, not_started
@@ -51,6 +50,7 @@ from mitosis.worker.report import Ended, encode_report
 from mitosis.worker.report_batch import ReportBatch
 from mitosis.worker.scratch import ScratchFolder
 from mitosis.worker.settings import WorkerSettings, worker_variables
+from mitosis.worker.start_notice import StartNotice
 from mitosis.worker.start_wait import StartWait
 from mitosis.worker.wakeup import SignalWakeup
 from mitosis.worker.whole_output import STALL_SECONDS, WholeOutput
@@ -114,6 +114,7 @@ class Worker:
             self._poll.register(self._limit.fd, select.POLLPRI)
         self._queue: deque[RunTask] = deque()
         self._reports = ReportBatch(self._channel.send)
+        self._notice = StartNotice(self._channel.send)
         self._paused = False
         self._shutdown: Shutdown | None = None
         self._ran = 0
@@ -245,7 +246,7 @@ class Worker:
         if spec.timeout_seconds is not None:
             overdue = spec.timeout_seconds + spec.kill_grace_seconds + _OVERDUE_MARGIN_SECONDS
             overdue += STALL_SECONDS if spec.stream_output else 0.0
-        self._channel.send(TaskStarted(task.key, time.time(), overdue))
+        self._notice.begin(task.key, overdue, at_once=spec.stream_output)
         variables = task_variables(self._group_number, task.key) | spec.variables
         ended: Ended | None
         if spec.handler:
@@ -255,6 +256,7 @@ class Worker:
         else:
             ended = _not_a_task(problem)
         self._stoppable, self._current = None, None
+        self._notice.end(0.0 if ended is None else ended.seconds)
         if self._feed.on:
             self._feed.stop()
         self._mark.clear()
@@ -400,6 +402,7 @@ class Worker:
         self._end_with_zygote()
         if not self._channel.intact:
             return
+        self._notice.tell_if_due()
         self._take_messages()
         self._births.reap_orphans()
         if self._limit.exceeded():
@@ -449,6 +452,7 @@ class Worker:
             for stream in (self._streams.stdout, self._streams.stderr):
                 if fd == stream.read_fd:
                     stream.read()
+        self._notice.tell_if_due()
         if self._reports.is_due:
             self._reports.flush()
 
@@ -459,7 +463,7 @@ class Worker:
 
     def _wait_ms(self, run: CommandRun | StartWait | None) -> float | None:
         due = [run.wakes_at(), self._limit.wakes_at()] if run is not None else []
-        due.append(self._reports.due_at())
+        due += [self._reports.due_at(), self._notice.due_at()]
         if self._feed.on:
             due.append(self._feed.due_at())
         if self._whole.on:

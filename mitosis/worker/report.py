@@ -85,6 +85,11 @@ class Ended:
     mask: Set[int] = frozenset()
     """The cores that the command, or the worker of a handler, was allowed at the end; empty: unknown."""
 
+    @property
+    def seconds(self) -> float:
+        """How long it ran; 0 if it never started."""
+        return 0.0 if self.started_at is None else self.finished_at - self.started_at
+
     def outcome(self) -> Outcome:
         if self.kind is None:
             return Outcome.SUCCEEDED

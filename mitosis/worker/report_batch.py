@@ -5,8 +5,9 @@ from collections.abc import Callable
 
 from mitosis.ipc.messages import EncodedReport, TasksFinished
 
-_MOST = 8
-_AGE_SECONDS = 0.005
+_MOST = 32
+"""Half of what a worker may hold: the agent sends more while it runs the rest."""
+_AGE_SECONDS = 0.01
 
 
 class ReportBatch:

@@ -1,6 +1,6 @@
 """What always holds in the state of a lease session."""
 
-from mitosis.execution.state import State
+from mitosis.execution.state import MOST_CREDIT, State
 
 
 def check_invariants(state: State) -> None:
@@ -17,7 +17,7 @@ def check_invariants(state: State) -> None:
     assert not state.held & state.returned, "an attempt is held and returned"
     assert state.claim_seq == state.acked_seq + state.claiming, "claims out of step"
     for worker in state.workers:
-        assert worker.load <= 8, "more tasks than credit"
+        assert worker.load <= MOST_CREDIT, "more tasks than credit"
         assert worker.alive or not list(worker.attempts()), "a dead worker holds tasks"
         if worker.announced is not None:
             assert list(worker.attempts()) == [worker.announced], "announced without a place"

@@ -134,6 +134,7 @@ class WorkerHost:
             RunTask(AttemptKey(first_id + i, 1), msgspec.json.encode(spec))
             for i, spec in enumerate(specs)
         ]
+        self.inbox[TaskStarted].clear()  # of tasks that have ended
         self.send(RunTasks(tuple(tasks)), slot)
 
     def started(self) -> TaskStarted:
@@ -149,7 +150,6 @@ class WorkerHost:
     def run(self, **spec: Any) -> tuple[TaskReport, dict[str, Any]]:
         """One task to its end: the report, and its detail as a dict."""
         self.submit(spec)
-        self.started()
         (report,) = self.finished()
         return report, self.detail(report)
 

@@ -16,6 +16,7 @@ import typer
 from mitosis.cli.exit import ExitStatus
 from mitosis.cli.stack.options import DataDirOption
 from mitosis.contracts.errors import ConfigurationError
+from mitosis.garbage import settle
 
 if TYPE_CHECKING:
     from mitosis.cli.connection import StackConnection
@@ -46,6 +47,7 @@ async def _up(settings: "Settings") -> int:
     from mitosis.cli.stack.whole_stack import whole_stack
 
     async with whole_stack(settings) as stack:
+        settle()
         for line in banner(stack.connection, stack.embedded.folder.path):
             typer.echo(line)
         await stack.embedded.until_stopped()
@@ -120,6 +122,7 @@ async def _api(settings: "Settings") -> None:
     store = store_options(settings, _needed_database(settings))
     options = api_options(settings, store, folder)
     async with running_api(options, control) as running, keeping_admin_token(folder, running):
+        settle()
         typer.echo(f"API at {running.url}")
         await asyncio.Event().wait()
 
@@ -142,6 +145,7 @@ async def _control(settings: "Settings") -> None:
         recording_process(store, "control"),
         control_service(settings, where, store),
     ):
+        settle()
         typer.echo(f"control worker of {where.address}, namespace {where.namespace}")
         await asyncio.Event().wait()
 

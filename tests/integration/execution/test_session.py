@@ -12,8 +12,14 @@ import zmq
 
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.outcome import ExitKind, ExitReason
-from mitosis.contracts.wire import ClaimAnswer, ClaimedTask, ClaimTasks, LeaseStanding
-from mitosis.execution.events import Reported
+from mitosis.contracts.wire import (
+    ClaimAnswer,
+    ClaimedTask,
+    ClaimTasks,
+    LeaseStanding,
+    StopOrder,
+)
+from mitosis.execution.events import Reported, StopsOrdered
 from mitosis.execution.router import Router
 from mitosis.execution.session import Session, SessionParts, SessionTerms
 from mitosis.ipc.codec import encode
@@ -58,8 +64,19 @@ class Reports:
 class NoProcesses:
     """A pool whose one worker is a socket of this test."""
 
+    runs: AttemptKey | None = None
+    """What shared memory says that the worker runs."""
+
     async def start(self) -> Ready:
         return Ready(pid=1, forks=True, no_fork_reason=None, import_seconds=0.0)
+
+    def running(self, slot: int) -> AttemptKey | None:
+        return self.runs
+
+    def begun(self, slot: int) -> frozenset[AttemptKey]:
+        return self.has_begun
+
+    has_begun: frozenset[AttemptKey] = frozenset()
 
     def spawn(self, slot: int, generation: int) -> None:
         pass
@@ -142,6 +159,39 @@ async def test_last_words_of_a_dead_worker_count(stage: Stage) -> None:
     asyncio.get_running_loop().call_later(0.002, worker.says, TasksFinished((done,)))
     await until(lambda: bool(stage.reports.reports))
     assert stage.reports.reports == [done]
+
+
+async def test_a_start_that_a_worker_cannot_say_is_learnt_and_can_be_ended(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A handler in code in C sends nothing: it counts as running, and hangs if its cancel has no effect."""
+    monkeypatch.setattr("mitosis.execution.session.HANG_MARGIN_SECONDS", 0.0)
+    session, worker = stage.session(1, task_id=1)
+    worker.says_hello()
+    await worker.has_a_task()
+    key = AttemptKey(1, 1)
+    monkeypatch.setattr(NoProcesses, "runs", key)
+    await until(lambda: session.state.running == 1)
+
+    killed: list[int] = []
+    monkeypatch.setattr(session.workers, "kill", lambda slot, _: killed.append(slot))
+    session.state.workers[0].unstarted[key] = session.state.workers[0].begun.pop(key)
+    session.state.workers[0].running = None  # as before the look
+    stop = StopOrder(task_id=1, attempt=1, grace_seconds=0.0, reason="enough")
+    session.handle(StopsOrdered((stop,)))
+    await until(lambda: killed == [0])
+
+
+async def test_what_a_dead_worker_had_begun_unsaid_is_repeated_once(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, worker = stage.session(1, task_id=1)
+    worker.says_hello()
+    await worker.has_a_task()
+    key = AttemptKey(1, 1)
+    monkeypatch.setattr(NoProcesses, "has_begun", frozenset({key}))
+    session.workers.worker_exited(0, 1, KILLED)
+    await until(lambda: session.state.repeated == {key})
 
 
 async def test_a_second_session_leaves_the_messages_of_the_first_alone(stage: Stage) -> None:

@@ -161,7 +161,6 @@ def test_the_environment_is_the_plan_the_task_and_ours(host: WorkerHost) -> None
         first_id=41,
     )
     (report,) = host.finished()
-    host.started()
     pairs = host.detail(report)["stdout"].split("\ufffd")  # the NUL of env -0
     found = dict(pair.split("=", 1) for pair in pairs if pair)
     cpus = ",".join(map(str, sorted(os.sched_getaffinity(0))))

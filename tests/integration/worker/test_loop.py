@@ -10,6 +10,7 @@ import pytest
 
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.outcome import ExitKind, ExitReason
+from mitosis.execution.state import MOST_CREDIT
 from mitosis.ipc.messages import (
     Acknowledge,
     CancelTask,
@@ -23,7 +24,7 @@ from mitosis.ipc.messages import (
     TasksFinished,
     TaskStarted,
 )
-from mitosis.worker.evidence import running_attempt, withdraw
+from mitosis.worker.evidence import begun_by_process, running_attempt, withdraw
 from mitosis.worker.zygote_protocol import Exited
 from tests.support.waiting import wait_until
 from tests.support.worker_host import WorkerHost, gone, worker_host
@@ -51,18 +52,45 @@ def begin(host: WorkerHost, note: Path, *more: dict[str, Any]) -> int:
 # --- order ----------------------------------------------------------------------------------------
 
 
-def test_tasks_run_in_order_and_each_says_start_before_it_ends(host: WorkerHost) -> None:
-    host.submit(*[{"command": ["true"]}] * 20)
+def test_tasks_run_in_order_and_only_those_say_start_that_take_longer(host: WorkerHost) -> None:
+    """The first says it, since nothing is known of the tasks; then short ones do not."""
+    short = {"handler": "builtins:abs", "arguments": [1]}
+    host.submit(*[short] * 20)
     assert [report.task_id for report in host.finished(20)] == list(range(1, 21))
-    assert [host.started().key.task_id for _ in range(20)] == list(range(1, 21))
+    said = [started.key.task_id for started in host.inbox[TaskStarted]]
+    assert 1 in said
+    assert len(said) < 20
+    host.inbox[TaskStarted].clear()
+    slow = [{"handler": "time:sleep", "arguments": [0.05]}] * 2
+    host.submit(*slow, {**short, "timeout_seconds": 60}, first_id=21)
+    host.finished(3)
+    assert {21, 22, 23} <= {started.key.task_id for started in host.inbox[TaskStarted]}
 
 
-def test_reports_come_in_batches_of_eight_at_most(host: WorkerHost) -> None:
+def test_a_start_in_code_in_c_is_known_from_shared_memory_alone(
+    host: WorkerHost, tmp_path: Path
+) -> None:
+    """A handler that executes no bytecode cannot say that it has started."""
+    short = {"handler": "builtins:abs", "arguments": [1]}
+    host.submit(*[short] * 20)
+    host.finished(20)
+    host.inbox[TaskStarted].clear()
+    host.submit(short, {"handler": "math:factorial", "arguments": [5_000_000]}, first_id=21)
+    wait_until(lambda: running_attempt(tmp_path, 0) == AttemptKey(22, 1))
+    assert begun_by_process(tmp_path, 0) == {AttemptKey(n, 1) for n in range(1, 23)}
+    host.worker_kill(signal.SIGKILL)
+    assert not host.inbox[TaskStarted]
+    assert host.hear(Exited).running == AttemptKey(22, 1)
+    host.spawn()
+    assert begun_by_process(tmp_path, 0) == set()
+
+
+def test_reports_come_in_batches_of_half_a_credit_at_most(host: WorkerHost) -> None:
     host.submit(*[{"handler": "builtins:abs", "arguments": [1]}] * 100)
     sizes: list[int] = []
     while sum(sizes) < 100:
         sizes.append(len(host.receive(TasksFinished).tasks))
-    assert max(sizes) <= 8
+    assert max(sizes) <= MOST_CREDIT / 2
     assert len(sizes) < 100
 
 

@@ -1,5 +1,7 @@
 """The reactor of a lease session: each event's whole list of instructions."""
 
+from collections.abc import Iterable
+
 import msgspec
 import pytest
 
@@ -13,6 +15,7 @@ from mitosis.execution.events import (
     Event,
     Instruction,
     Kill,
+    Looked,
     Report,
     Reported,
     RespawnDue,
@@ -27,7 +30,7 @@ from mitosis.execution.events import (
     WorkerReady,
 )
 from mitosis.execution.reactor import step
-from mitosis.execution.state import State, Task
+from mitosis.execution.state import HORIZON_LOOKS, State, Task
 from mitosis.ipc.messages import EncodedReport
 from tests.support.agent_invariants import check_invariants
 from tests.support.reports import decoded
@@ -80,8 +83,12 @@ class Session:
         reason: ExitReason = SEGFAULT,
         *,
         oom: bool = False,
+        begun: Iterable[int] = (),
+        running: int | None = None,
     ) -> list[Instruction]:
-        return self(WorkerExited(slot, generation, reason, oom, 101.0))
+        known = frozenset(AttemptKey(n, 1) for n in begun)
+        last = None if running is None else AttemptKey(running, 1)
+        return self(WorkerExited(slot, generation, reason, oom, 101.0, running=last, begun=known))
 
     def reported(self, *task_ids: int, standing: LeaseStanding = ACTIVE) -> list[Instruction]:
         return self(Reported(tuple(AttemptKey(n, 1) for n in task_ids), standing))
@@ -150,12 +157,12 @@ def test_an_answer_to_another_claim_is_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "credit"), [(0.5, 1), (0.010, 1), (0.009, 2), (0.001, 2), (0.0009, 8)]
+    ("seconds", "credit"), [(0.5, 1), (0.010, 1), (0.009, 2), (0.002, 10), (0.0001, 64)]
 )
 def test_credit_follows_the_duration_of_tasks(seconds: float, credit: int) -> None:
-    session = Session(prefetch=20)
+    session = Session(prefetch=80)
     session.begin()
-    session.claimed(*range(10, 30))
+    session.claimed(*range(10, 90))
     session.began(10)
     session.ended(10, seconds=seconds)
     assert session.state.credit == credit
@@ -204,7 +211,7 @@ def test_what_waits_is_handed_out_in_order_and_is_never_more_than_the_prefetch_c
 def test_a_start_frees_the_credit_of_the_task_before() -> None:
     session = Session(prefetch=10)
     session.begin()
-    session.state.mean_seconds = 0.005
+    session.state.mean_seconds = 0.009
     session.claimed(10, 11, 12, 13)
     assert [key.task_id for key in session.state.workers[0].unstarted] == [10, 11]
     assert session.began(10) == []
@@ -218,7 +225,7 @@ def test_death_of_a_worker_charges_what_ran_and_nothing_else(hung: bool) -> None
     """What had ended before runs again once, because its outcome is lost; then it is charged too."""
     session = Session(prefetch=10)
     session.begin()
-    session.state.mean_seconds = 0.005
+    session.state.mean_seconds = 0.009
     session.claimed(10, 11, 12)
     for generation, charged in enumerate([{11}, {10, 12}]):
         first, second = [t.task_id for t in session.state.workers[0].unstarted]
@@ -236,6 +243,35 @@ def test_death_of_a_worker_charges_what_ran_and_nothing_else(hung: bool) -> None
         session(RespawnDue(0, generation + 1))
         session(WorkerReady(0, generation + 1))
     assert not session.state.ready
+
+
+def test_starts_that_were_not_said_are_charged_as_exactly() -> None:
+    """Shared memory says what a dead worker had begun. The tasks that it had not begun go on uncharged."""
+    session = Session(prefetch=10)
+    session.begin()
+    session.state.mean_seconds = 0.004
+    session.claimed(10, 11, 12, 13)
+    for generation, charged in enumerate([{11}, {10, 12}, {13}]):
+        first, second, *_ = [t.task_id for t in session.state.workers[0].unstarted] * 2
+        out = session.died(generation=generation, begun={first, second, 9}, running=second)
+        (said,) = [i for i in out if isinstance(i, Report)]
+        assert {r.task_id for r in map(decoded, said.reports)} == charged
+        session(RespawnDue(0, generation + 1))
+        session(WorkerReady(0, generation + 1))
+    assert not session.state.ready
+
+
+def test_tasks_whose_starts_are_not_said_count_as_progress() -> None:
+    session = Session(prefetch=10)
+    session.begin()
+    session.state.mean_seconds = 0.004
+    session.claimed(10, 11, 12, 13)
+    for _ in range(HORIZON_LOOKS + 1):
+        session(Looked(in_contact=True))
+    assert session.state.stalled
+    session.ended(10, 11, seconds=0.004)
+    session(Looked(in_contact=True))
+    assert not session.state.stalled
 
 
 def test_a_cancelled_attempt_does_not_run_again_after_its_worker() -> None:

@@ -62,7 +62,10 @@ class World(RuleBasedStateMachine):
         self.waiting: dict[tuple[int, int], deque[AttemptKey]] = {}
         self.running: dict[tuple[int, int], AttemptKey] = {}
         self.recalls: set[tuple[int, int]] = set()
-        self.begun: set[AttemptKey] = set()
+        self.begun: Counter[AttemptKey] = Counter()
+        self.begun_by: dict[tuple[int, int], set[AttemptKey]] = {}
+        self.unsent: dict[tuple[int, int], list[EncodedReport]] = {}
+        self.killers: set[AttemptKey] = set()
         self.respawns: list[SpawnLater] = []
         self.claim: Claim | None = None
         self.abandoned = False
@@ -131,15 +134,18 @@ class World(RuleBasedStateMachine):
         return sorted(w for w, queue in self.processes.items() if queue and w not in self.running)
 
     @precondition(lambda self: self._working())
-    @rule(data=st.data())
-    def begin_task(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), said=st.booleans())
+    def begin_task(self, data: st.DataObject, said: bool) -> None:
         worker = data.draw(st.sampled_from(self._working()))
         key = self.processes[worker].popleft()
-        assert key not in self.begun, "begun twice"
+        assert key not in self.killers, "begun again after the death of its worker"
+        assert self.begun[key] < 2, "begun three times"
         assert key not in self.state.returned, "begun and returned"
-        self.begun.add(key)
+        self.begun[key] += 1
+        self.begun_by.setdefault(worker, set()).add(key)
         self.running[worker] = key
-        self.feed(TaskBegan(*worker, key, 100.0))
+        if said:
+            self.feed(TaskBegan(*worker, key, 100.0))
 
     @precondition(lambda self: self.recalls)
     @rule(data=st.data())
@@ -156,28 +162,39 @@ class World(RuleBasedStateMachine):
             self.feed(Looked(in_contact))
 
     @precondition(lambda self: self.running)
-    @rule(data=st.data(), seconds=st.sampled_from([0.0001, 0.005, 1.0]))
-    def end_task(self, data: st.DataObject, seconds: float) -> None:
+    @rule(data=st.data(), seconds=st.sampled_from([0.0001, 0.005, 1.0]), sent=st.booleans())
+    def end_task(self, data: st.DataObject, seconds: float, sent: bool) -> None:
         worker = data.draw(st.sampled_from(sorted(self.running)))
         key = self.running.pop(worker)
-        report = EncodedReport(key, 100.0, 100.0 + seconds, b"{}")
-        self.feed(TasksEnded(*worker, (report,)))
+        reports = self.unsent.setdefault(worker, [])
+        reports.append(EncodedReport(key, 100.0, 100.0 + seconds, b"{}"))
+        if sent:
+            self.feed(TasksEnded(*worker, tuple(reports)))
+            reports.clear()
 
     @precondition(lambda self: self.processes)
     @rule(data=st.data(), reason=st.sampled_from([(ExitKind.SIGNAL, 9), (ExitKind.SUCCESS, 0)]))
     def die(self, data: st.DataObject, reason: tuple[ExitKind, int]) -> None:
         worker = data.draw(st.sampled_from(sorted(self.processes)))
         del self.processes[worker]
-        self.running.pop(worker, None)
         self.recalls.discard(worker)
-        self.feed(WorkerExited(*worker, ExitReason(*reason), False, 101.0))
+        self.feed(self.exit_of(worker, ExitReason(*reason)))
+
+    def exit_of(self, worker: tuple[int, int], reason: ExitReason) -> WorkerExited:
+        """Forget a worker, and return its death with what shared memory says."""
+        self.unsent.pop(worker, None)
+        running = self.running.pop(worker, None)
+        if running is not None:
+            self.killers.add(running)
+        begun = frozenset(self.begun_by.pop(worker, set()))
+        return WorkerExited(*worker, reason, False, 101.0, running=running, begun=begun)
 
     @rule()
     def lose_pool(self) -> None:
         self.pool_lost = True
         self.feed(PoolLost())
         for worker in sorted(self.processes):
-            self.feed(WorkerExited(*worker, ExitReason(ExitKind.UNKNOWN), False, 101.0))
+            self.feed(self.exit_of(worker, ExitReason(ExitKind.UNKNOWN)))
         for one in (self.processes, self.running, self.recalls):
             one.clear()
 
@@ -297,7 +314,8 @@ class World(RuleBasedStateMachine):
         for (slot, generation), queue in self.processes.items():
             worker = self.state.workers[slot]
             if worker.generation == generation and not self.state.over:
-                there = [key for key in worker.unstarted if key != worker.announced]
+                begun = self.begun_by.get((slot, generation), set())
+                there = [k for k in worker.unstarted if k != worker.announced and k not in begun]
                 assert there == list(queue)
 
     @property

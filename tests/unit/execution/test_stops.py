@@ -14,7 +14,7 @@ def stop(task_id: int, grace: float = 2.0) -> StopOrder:
 def test_a_cancelled_task_is_stopped_wherever_it_is() -> None:
     session = Session(workers=2, prefetch=10)
     session.begin()
-    session.state.mean_seconds = 0.005
+    session.state.mean_seconds = 0.009
     session.claimed(*range(10, 17))  # two for each worker, the rest waits here
     session.began(10)
     in_worker = next(iter(session.state.workers[1].unstarted))

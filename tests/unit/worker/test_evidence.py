@@ -12,6 +12,7 @@ from mitosis.worker.evidence import (
     Evidence,
     RunningMark,
     begun_attempts,
+    begun_by_process,
     forget_begun,
     running_attempt,
     withdraw,
@@ -35,6 +36,9 @@ def test_the_last_starts_are_named_whether_they_have_ended_or_not(
         mark.clear()
     assert evidence.running() == (begun[-1] if begun and not last_ended else None)
     evidence.close()
+    assert begun_attempts(folder) == begun_by_process(folder, 3) == set(begun[-KEPT:])
+    Evidence.create(str(folder), 3).close()
+    assert begun_by_process(folder, 3) == set(), "the next process has begun nothing"
     assert begun_attempts(folder) == set(begun[-KEPT:])
     forget_begun(folder)
     assert begun_attempts(folder) == set()

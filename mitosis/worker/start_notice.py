@@ -1,0 +1,57 @@
+"""When a worker says that a task has started: not at all if the task is over within milliseconds.
+
+Its report then says so. Nothing depends on the message: what a dead worker had begun is known from shared
+memory (:mod:`mitosis.worker.evidence`), and there the agent also looks for a task in code in C, during which
+no message can be sent.
+"""
+
+import time
+from collections.abc import Callable
+
+from mitosis.contracts.attempt import AttemptKey
+from mitosis.ipc.messages import TaskStarted
+
+LATE_SECONDS = 0.005
+_MEAN_WEIGHT = 0.2
+
+
+class StartNotice:
+    """The message about the task that runs, while it is not sent."""
+
+    def __init__(self, send: Callable[[TaskStarted], None]) -> None:
+        self._send = send
+        self._message: TaskStarted | None = None
+        self._due_at = 0.0
+        self._mean_seconds: float | None = None
+
+    def begin(self, key: AttemptKey, overdue_seconds: float | None, *, at_once: bool) -> None:
+        """Note that a task starts; send that at once unless the tasks before it were short.
+
+        With a time after which it is overdue it is sent at once too: the agent counts from then.
+        """
+        self._message = TaskStarted(key, time.time(), overdue_seconds)
+        self._due_at = time.monotonic() + LATE_SECONDS
+        short = self._mean_seconds is not None and self._mean_seconds <= LATE_SECONDS
+        if at_once or overdue_seconds is not None or not short:
+            self.tell()
+
+    def tell(self) -> None:
+        """Send the message, if that has not been done."""
+        if self._message is not None:
+            message, self._message = self._message, None
+            self._send(message)
+
+    def due_at(self) -> float | None:
+        """Return when (``time.monotonic``) :meth:`tell` is due; None: nothing is to be sent."""
+        return self._due_at if self._message is not None else None
+
+    def tell_if_due(self) -> None:
+        """Send the message if the task has run for long enough."""
+        if self._message is not None and time.monotonic() >= self._due_at:
+            self.tell()
+
+    def end(self, seconds: float) -> None:
+        """Note that the task is over and how long it ran; what was not sent is not needed any more."""
+        self._message = None
+        mean = self._mean_seconds
+        self._mean_seconds = seconds if mean is None else mean + _MEAN_WEIGHT * (seconds - mean)
