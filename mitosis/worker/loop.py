@@ -402,7 +402,7 @@ class Worker:
         self._end_with_zygote()
         if not self._channel.intact:
             return
-        self._notice.tell_if_due()
+        self._notice.send_if_due()
         self._take_messages()
         self._births.reap_orphans()
         if self._limit.exceeded():
@@ -452,7 +452,7 @@ class Worker:
             for stream in (self._streams.stdout, self._streams.stderr):
                 if fd == stream.read_fd:
                     stream.read()
-        self._notice.tell_if_due()
+        self._notice.send_if_due()
         if self._reports.is_due:
             self._reports.flush()
 

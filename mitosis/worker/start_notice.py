@@ -33,22 +33,22 @@ class StartNotice:
         self._due_at = time.monotonic() + LATE_SECONDS
         short = self._mean_seconds is not None and self._mean_seconds <= LATE_SECONDS
         if at_once or overdue_seconds is not None or not short:
-            self.tell()
+            self.send()
 
-    def tell(self) -> None:
+    def send(self) -> None:
         """Send the message, if that has not been done."""
         if self._message is not None:
             message, self._message = self._message, None
             self._send(message)
 
     def due_at(self) -> float | None:
-        """Return when (``time.monotonic``) :meth:`tell` is due; None: nothing is to be sent."""
+        """Return when (``time.monotonic``) :meth:`send` is due; None: nothing is to be sent."""
         return self._due_at if self._message is not None else None
 
-    def tell_if_due(self) -> None:
+    def send_if_due(self) -> None:
         """Send the message if the task has run for long enough."""
         if self._message is not None and time.monotonic() >= self._due_at:
-            self.tell()
+            self.send()
 
     def end(self, seconds: float) -> None:
         """Note that the task is over and how long it ran; what was not sent is not needed any more."""

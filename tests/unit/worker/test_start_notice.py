@@ -73,17 +73,17 @@ def test_a_short_task_says_it_only_when_it_is_late(
     after(notice, 0.0001)
     said.clear()
     notice.begin(KEY, None, at_once=False)
-    notice.tell_if_due()
+    notice.send_if_due()
     assert not said
     due = notice.due_at()
     assert due is not None
     clock.now = due
-    notice.tell_if_due()
-    notice.tell_if_due()
+    notice.send_if_due()
+    notice.send_if_due()
     assert said == [TaskStarted(KEY, 100.0)], "once, with the time of its start"
     notice.end(LATE_SECONDS)
     notice.begin(KEY, None, at_once=False)
     notice.end(0.0001)
     clock.now += 1
-    notice.tell_if_due()
+    notice.send_if_due()
     assert len(said) == 1, "the second was over before"
