@@ -165,6 +165,7 @@ def give_back(state: State, tasks: Iterable[Task]) -> list[Instruction]:
 def give_back_attempts(state: State, keys: set[AttemptKey]) -> list[Instruction]:
     """Return these attempts, as :func:`give_back`."""
     state.held -= keys
+    state.repeated -= keys
     if not keys or state.end is LeaseEnd.GONE:
         return []
     state.returned |= keys

@@ -182,24 +182,38 @@ def _on_ready(state: State, event: WorkerReady) -> list[Instruction]:
 
 def _on_began(state: State, event: TaskBegan) -> list[Instruction]:
     worker = _worker(state, event.slot, event.generation)
-    if worker is None or not _started(worker, event.key, event.at):
+    begun = _started(worker, event.key, event.at) if worker is not None else 0
+    if worker is None or not begun:
         return []
-    state.begun += 1
+    state.begun += begun
     if state.order is not None and state.order.kill and not state.active:
         return [cancel(state, worker, event.key, state.order)]
     return []
 
 
-def _started(worker: Worker, key: AttemptKey, at: float) -> bool:
-    """Mark the attempt as started, so the worker's death counts as a failure. False: unknown attempt."""
-    task = worker.unstarted.pop(key, None)
-    if task is None:
-        return False
-    worker.begun[key] = task
+def _started(worker: Worker, key: AttemptKey, at: float) -> int:
+    """Mark the attempt as started, so the worker's death counts as a failure; return how many have begun.
+
+    Those sent before it have ended, although their starts were not said: a worker runs its tasks in order.
+    0: the worker does not hold the attempt, or its start is known.
+    """
+    if key not in worker.unstarted:
+        return 0
     if worker.running is not None:
         worker.finishing[worker.running] = worker.started_at
+    held = list(worker.unstarted)
+    earlier = held[: held.index(key)]
+    for one in earlier:
+        _ended_unsaid(worker, one, at)
+    worker.begun[key] = worker.unstarted.pop(key)
     worker.running, worker.started_at = key, at
-    return True
+    return 1 + len(earlier)
+
+
+def _ended_unsaid(worker: Worker, key: AttemptKey, at: float) -> None:
+    """Mark an attempt as ended whose start was not said and whose report is on the way."""
+    worker.begun[key] = worker.unstarted.pop(key)
+    worker.finishing[key] = at
 
 
 def _on_ended(state: State, event: TasksEnded) -> list[Instruction]:
@@ -230,9 +244,17 @@ def _on_taken_back(state: State, event: TasksTakenBack) -> list[Instruction]:
     if worker is None:
         return []
     worker.recalled = False
-    tasks = [worker.unstarted.pop(key) for key in event.keys if key in worker.unstarted]
+    tasks = [_take_back(state, worker, key) for key in event.keys if key in worker.attempts()]
     _idle_if_empty(worker)
     return _put_back(state, tasks)
+
+
+def _take_back(state: State, worker: Worker, key: AttemptKey) -> Task:
+    """Take out an attempt that has not begun, also if its mark in shared memory was seen."""
+    task = worker.unstarted.get(key) or worker.begun[key]
+    _remove_attempt(worker, key)
+    state.cancelled.discard(key)
+    return task
 
 
 def _idle_if_empty(worker: Worker) -> None:
@@ -242,7 +264,7 @@ def _idle_if_empty(worker: Worker) -> None:
 
 def _on_hangs(state: State, event: WorkerHangs) -> list[Instruction]:
     worker = _worker(state, event.slot, event.generation)
-    if worker is None or event.key not in (key for key, _ in worker.started):
+    if worker is None or event.key != worker.running:
         return []
     worker.hung, worker.killed_for = event.key, event.why
     return [Kill(worker.slot, worker.generation)]
@@ -254,11 +276,7 @@ def _on_exited(state: State, event: WorkerExited) -> list[Instruction]:
         return []
     expected = worker.phase is WorkerState.STOPPING
     worker.failed_starts += worker.phase is WorkerState.STARTING
-    for key in [key for key in worker.unstarted if key in event.begun and key != event.running]:
-        worker.begun[key] = worker.unstarted.pop(key)
-        worker.finishing[key] = event.at
-    if event.running is not None:
-        _started(worker, event.running, event.at)
+    _learn_ends(worker, event)
     unstarted = [*_ended_unreported(state, worker), *worker.unstarted.values()]
     stopped_too = event.zygote is not None and state.end is LeaseEnd.STOPPING
     """Whether a service manager stops every process of the agent at once: the goodbye requeues, uncharged."""
@@ -283,12 +301,24 @@ def _on_exited(state: State, event: WorkerExited) -> list[Instruction]:
     return out + _after_death(state, worker)
 
 
+def _learn_ends(worker: Worker, event: WorkerExited) -> None:
+    """Learn from shared memory what a dead worker ran at last, and what had ended there before."""
+    if event.running is not None:
+        _started(worker, event.running, event.at)
+        return
+    for key in [key for key in worker.unstarted if key in event.begun]:
+        _ended_unsaid(worker, key, event.at)
+    if worker.running in event.begun and worker.running is not None:
+        worker.finishing[worker.running], worker.running = worker.started_at, None
+
+
 def _ended_unreported(state: State, worker: Worker) -> list[Task]:
     """Take out the attempts that had ended before the running one: they are not to blame for the death.
 
-    Their outcome is lost with the worker, so they run again; the second time they count as lost.
+    Their outcome is lost with the worker, so they run again, one at a time; the second time they count as
+    lost. A session that ends returns them.
     """
-    if not state.active or worker.suppress_reports:
+    if worker.suppress_reports:
         return []
     again = worker.finishing.keys() - state.cancelled - state.repeated
     state.repeated |= again

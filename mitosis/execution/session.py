@@ -33,6 +33,7 @@ from mitosis.execution.events import (
     SessionOver,
     Spawn,
     SpawnLater,
+    StopsOrdered,
     TaskBegan,
     TaskNotBegun,
     TasksEnded,
@@ -187,6 +188,8 @@ class Session:
 
     def handle(self, event: Event) -> None:
         """Pass an event to the reactor and carry out its instructions."""
+        if isinstance(event, StopsOrdered):  # what runs is ended otherwise than what waits
+            self._learn_starts()
         for instruction in step(self.state, event):
             self._do(instruction)
         if (why := gives_up(self.state)) is not None:
@@ -236,9 +239,9 @@ class Session:
             self.handle(Looked(self._parts.in_contact()))
 
     def _learn_starts(self) -> None:
-        """Look what those workers run whose first task is the same as at the last look."""
+        """Look what the workers run: most starts of short tasks are not said."""
         for worker in self.state.workers:
-            if worker.unstarted and worker.head == worker.head_seen:
+            if worker.unstarted and worker.announced is None:
                 self._learn_start(worker.slot, worker.generation)
 
     def _learn_start(self, slot: int, generation: int) -> None:
@@ -282,12 +285,8 @@ class Session:
         self._unwatch(key)
         event = WorkerHangs(slot, generation, key, why)
         self._hang_timers[key] = self._loop.call_later(
-            seconds + HANG_MARGIN_SECONDS, self._hangs, event
+            seconds + HANG_MARGIN_SECONDS, self.handle, event
         )
-
-    def _hangs(self, event: WorkerHangs) -> None:
-        self._learn_start(event.slot, event.generation)
-        self.handle(event)
 
     def _unwatch(self, key: AttemptKey) -> None:
         if timer := self._hang_timers.pop(key, None):

@@ -189,8 +189,11 @@ class State:
 
     @property
     def credit(self) -> int:
-        """Number of tasks a worker may hold: one if they take long, else CREDIT_SECONDS of work."""
-        if self.mean_seconds is None or self.mean_seconds >= LONG_ENOUGH_SECONDS:
+        """Number of tasks a worker may hold: one if they take long, else CREDIT_SECONDS of work.
+
+        One too while tasks run again, so that no other task can cost them their report a second time.
+        """
+        if self.repeated or self.mean_seconds is None or self.mean_seconds >= LONG_ENOUGH_SECONDS:
             return 1
         most = min(MOST_CREDIT, int(CREDIT_SECONDS / max(self.mean_seconds, 1e-6)))
         return most if self.trust is None else min(most, 1 + self.trust)

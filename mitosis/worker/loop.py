@@ -256,11 +256,13 @@ class Worker:
         else:
             ended = _not_a_task(problem)
         self._stoppable, self._current = None, None
-        self._notice.end(0.0 if ended is None else ended.seconds)
+        self._notice.end(ended.seconds if ended is not None else None)
         if self._feed.on:
             self._feed.stop()
-        self._mark.clear()
-        if ended is not None:
+        if ended is None:
+            self._mark.take_out()
+        else:
+            self._mark.clear()
             self._finish(task, ended, at_once=spec.stream_output)
 
     def _finish(self, task: RunTask, ended: Ended, *, at_once: bool) -> None:

@@ -7,6 +7,7 @@ from mitosis.ipc.messages import EncodedReport, TasksFinished
 
 _MOST = 32
 """Half of what a worker may hold: the agent sends more while it runs the rest."""
+_MOST_BYTES = 256 * 1024
 _AGE_SECONDS = 0.01
 
 
@@ -16,6 +17,7 @@ class ReportBatch:
     def __init__(self, send: Callable[[TasksFinished], None]) -> None:
         self._send = send
         self._reports: list[EncodedReport] = []
+        self._bytes = 0
         self._flush_at = 0.0
 
     def add(self, report: EncodedReport) -> None:
@@ -24,7 +26,9 @@ class ReportBatch:
         if not self._reports:
             self._flush_at = now + _AGE_SECONDS
         self._reports.append(report)
-        if len(self._reports) >= _MOST or now >= self._flush_at:
+        self._bytes += len(report.report)
+        full = len(self._reports) >= _MOST or self._bytes >= _MOST_BYTES
+        if full or now >= self._flush_at:
             self.flush()
 
     def due_at(self) -> float | None:
@@ -39,3 +43,4 @@ class ReportBatch:
         if self._reports:
             self._send(TasksFinished(tuple(self._reports)))
             self._reports.clear()
+            self._bytes = 0

@@ -50,8 +50,9 @@ class StartNotice:
         if self._message is not None and time.monotonic() >= self._due_at:
             self.send()
 
-    def end(self, seconds: float) -> None:
-        """Note that the task is over and how long it ran; what was not sent is not needed any more."""
+    def end(self, seconds: float | None) -> None:
+        """Note that the task is over; ``seconds``: how long it ran, None if it has not started."""
         self._message = None
-        mean = self._mean_seconds
-        self._mean_seconds = seconds if mean is None else mean + _MEAN_WEIGHT * (seconds - mean)
+        if seconds is not None:
+            mean = self._mean_seconds
+            self._mean_seconds = seconds if mean is None else mean + _MEAN_WEIGHT * (seconds - mean)

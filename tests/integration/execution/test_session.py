@@ -13,13 +13,14 @@ import zmq
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.outcome import ExitKind, ExitReason
 from mitosis.contracts.wire import (
+    CancelOrder,
     ClaimAnswer,
     ClaimedTask,
     ClaimTasks,
     LeaseStanding,
     StopOrder,
 )
-from mitosis.execution.events import Reported, StopsOrdered
+from mitosis.execution.events import Renewed, Reported, StopsOrdered
 from mitosis.execution.router import Router
 from mitosis.execution.session import Session, SessionParts, SessionTerms
 from mitosis.ipc.codec import encode
@@ -66,6 +67,7 @@ class NoProcesses:
 
     runs: AttemptKey | None = None
     """What shared memory says that the worker runs."""
+    has_begun: frozenset[AttemptKey] = frozenset()
 
     async def start(self) -> Ready:
         return Ready(pid=1, forks=True, no_fork_reason=None, import_seconds=0.0)
@@ -75,8 +77,6 @@ class NoProcesses:
 
     def begun(self, slot: int) -> frozenset[AttemptKey]:
         return self.has_begun
-
-    has_begun: frozenset[AttemptKey] = frozenset()
 
     def spawn(self, slot: int, generation: int) -> None:
         pass
@@ -180,6 +180,32 @@ async def test_a_start_that_a_worker_cannot_say_is_learnt_and_can_be_ended(
     stop = StopOrder(task_id=1, attempt=1, grace_seconds=0.0, reason="enough")
     session.handle(StopsOrdered((stop,)))
     await until(lambda: killed == [0])
+
+
+async def test_what_runs_unsaid_is_ended_as_running_when_it_is_cancelled(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, worker = stage.session(1, task_id=1)
+    worker.says_hello()
+    await worker.has_a_task()
+    monkeypatch.setattr(NoProcesses, "runs", AttemptKey(1, 1))
+    stop = StopOrder(task_id=1, attempt=1, grace_seconds=9.0, reason="enough")
+    session.handle(StopsOrdered((stop,)))
+    assert session.state.cancelled == {AttemptKey(1, 1)}
+
+
+async def test_what_runs_unsaid_is_learnt_while_the_lease_ends(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its worker counts as stuck, and is killed after ten seconds."""
+    session, worker = stage.session(1, task_id=1)
+    worker.says_hello()
+    await worker.has_a_task()
+    session.handle(
+        Renewed(LeaseStanding.ENDING, CancelOrder(kill=False, grace_seconds=1.0, reason="moved"))
+    )
+    monkeypatch.setattr(NoProcesses, "runs", AttemptKey(1, 1))
+    await until(lambda: session.state.running == 1)
 
 
 async def test_what_a_dead_worker_had_begun_unsaid_is_repeated_once(

@@ -7,6 +7,7 @@ import pytest
 
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.ipc.messages import CancelTask, TaskNotStarted
+from mitosis.worker.evidence import begun_by_process
 from mitosis.worker.process_limit import pids_folder
 from tests.support.full_host import FullHost
 from tests.support.waiting import wait_until
@@ -43,6 +44,7 @@ def test_a_command_waits_for_a_process_and_then_runs(host: WorkerHost, full: Ful
 def test_a_command_that_cannot_start_is_given_back(host: WorkerHost, full: FullHost) -> None:
     host.submit({"command": ["true"], "timeout_seconds": 0.5})
     message = host.receive(TaskNotStarted)
+    wait_until(lambda: not begun_by_process(host.folder, 0))
     assert message.key == AttemptKey(1, 1)
     assert "Resource temporarily unavailable" in message.reason
     full.free()

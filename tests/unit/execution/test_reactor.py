@@ -25,6 +25,7 @@ from mitosis.execution.events import (
     Stop,
     TaskBegan,
     TasksEnded,
+    TasksTakenBack,
     WorkerExited,
     WorkerHangs,
     WorkerReady,
@@ -104,6 +105,14 @@ def task(task_id: int, *, alone: bool = False) -> Task:
 
 def send(slot: int, *task_ids: int) -> Send:
     return Send(slot, 0, tuple(task(n) for n in task_ids))
+
+
+def sent(instructions: list[Instruction]) -> list[int]:
+    return [t.key.task_id for i in instructions if isinstance(i, Send) for t in i.tasks]
+
+
+def keys(*task_ids: int) -> list[AttemptKey]:
+    return [AttemptKey(task_id, 1) for task_id in task_ids]
 
 
 def test_workers_are_spawned_and_the_first_that_is_ready_starts_the_claims() -> None:
@@ -227,22 +236,22 @@ def test_death_of_a_worker_charges_what_ran_and_nothing_else(hung: bool) -> None
     session.begin()
     session.state.mean_seconds = 0.009
     session.claimed(10, 11, 12)
-    for generation, charged in enumerate([{11}, {10, 12}]):
-        first, second = [t.task_id for t in session.state.workers[0].unstarted]
-        session.began(first, generation=generation)
-        session.began(second, generation=generation)
+    for generation, charged in enumerate([{11}, {10}]):
+        *first, last = [t.task_id for t in session.state.workers[0].unstarted]
+        for task_id in (*first, last):
+            session.began(task_id, generation=generation)
         if hung:
-            session(WorkerHangs(0, generation, AttemptKey(second, 1), "too long"))
+            session(WorkerHangs(0, generation, AttemptKey(last, 1), "too long"))
         out = session.died(generation=generation, reason=KILLED if hung else SEGFAULT)
         (said,) = [i for i in out if isinstance(i, Report)]
         reports = {r.task_id: r.kind for r in map(decoded, said.reports)}
         assert reports.keys() == charged
-        assert reports.pop(second) == ("timeout" if hung else "worker_lost")
+        assert reports.pop(last) == ("timeout" if hung else "worker_lost")
         assert set(reports.values()) <= {"worker_lost"}
         assert any(isinstance(i, Spawn | SpawnLater) for i in out)
         session(RespawnDue(0, generation + 1))
         session(WorkerReady(0, generation + 1))
-    assert not session.state.ready
+    assert [t.task_id for t in session.state.workers[0].unstarted] == [12]
 
 
 def test_starts_that_were_not_said_are_charged_as_exactly() -> None:
@@ -251,14 +260,63 @@ def test_starts_that_were_not_said_are_charged_as_exactly() -> None:
     session.begin()
     session.state.mean_seconds = 0.004
     session.claimed(10, 11, 12, 13)
-    for generation, charged in enumerate([{11}, {10, 12}, {13}]):
-        first, second, *_ = [t.task_id for t in session.state.workers[0].unstarted] * 2
-        out = session.died(generation=generation, begun={first, second, 9}, running=second)
+    for generation, charged in enumerate([{11}, {10}, {13}]):
+        held = [task.task_id for task in session.state.workers[0].unstarted][:2]
+        out = session.died(generation=generation, begun={9, *held}, running=held[-1])
         (said,) = [i for i in out if isinstance(i, Report)]
         assert {r.task_id for r in map(decoded, said.reports)} == charged
         session(RespawnDue(0, generation + 1))
         session(WorkerReady(0, generation + 1))
-    assert not session.state.ready
+    assert [t.task_id for t in session.state.workers[0].unstarted] == [12]
+
+
+def test_what_had_ended_in_a_dead_worker_runs_again_one_at_a_time() -> None:
+    """Else another task that ends its worker charges those that only ended there before."""
+    session = Session(prefetch=10)
+    session.begin()
+    session.state.mean_seconds = 0.004
+    session.claimed(10, 11, 12, 13)
+    out = session.died(begun={10, 11})  # nothing ran when it died
+    assert not [i for i in out if isinstance(i, Report)]
+    assert sent(session(WorkerReady(0, 1))) == [10]
+    assert sent(session(TasksEnded(0, 1, (report(10, 0.004),)))) == [11]
+    assert sent(session(TasksEnded(0, 1, (report(11, 0.004),)))) == [12, 13]
+
+
+def test_what_would_run_again_and_is_returned_holds_nothing_up() -> None:
+    session = Session(prefetch=10)
+    session.begin()
+    session.state.mean_seconds = 0.004
+    session.claimed(10, 11, 12)
+    session.died(begun={10, 11})
+    session(Stop())
+    assert session.state.returned == set(keys(10, 11, 12))
+    assert not session.state.repeated
+
+
+def test_a_start_tells_that_those_sent_before_have_ended() -> None:
+    """Their reports are on the way, so they are neither taken back nor ended as hanging."""
+    session = Session(prefetch=10)
+    session.begin()
+    session.state.mean_seconds = 0.004
+    session.claimed(10, 11, 12, 13)
+    session.began(12)
+    (worker,) = session.state.workers
+    assert (list(worker.finishing), list(worker.unstarted)) == (keys(10, 11), keys(13))
+    assert session(WorkerHangs(0, 0, AttemptKey(11, 1), "too long")) == []
+    assert session(WorkerHangs(0, 0, AttemptKey(12, 1), "too long")) == [Kill(0, 0)]
+
+
+def test_what_a_worker_gives_back_has_not_begun_even_if_its_mark_was_seen() -> None:
+    session = Session(prefetch=10)
+    session.begin()
+    session.state.mean_seconds = 0.004
+    session.claimed(10, 11)
+    session.began(10)
+    session(TasksTakenBack(0, 0, tuple(keys(10, 11))))
+    (worker,) = session.state.workers
+    assert worker.running is None
+    assert list(worker.unstarted) == keys(10, 11), "sent again"
 
 
 def test_tasks_whose_starts_are_not_said_count_as_progress() -> None:

@@ -5,7 +5,7 @@ from collections import Counter, deque
 import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.control import LeaseEnd
@@ -39,6 +39,8 @@ from mitosis.execution.events import (
     TaskBegan,
     TasksEnded,
     TasksTakenBack,
+    Withdraw,
+    Withdrawn,
     WorkerExited,
     WorkerReady,
 )
@@ -50,6 +52,8 @@ from tests.support.examples import examples
 
 KINDS = st.sampled_from([(False, False), (False, True), (True, False), (True, True)])
 """Of a claimed task: alone, announce."""
+LENGTHS = st.sampled_from([(0.0001,), (0.0001, 0.005), (0.0001, 0.005, 1.0)])
+"""How long tasks take here, seconds."""
 
 
 class World(RuleBasedStateMachine):
@@ -62,10 +66,11 @@ class World(RuleBasedStateMachine):
         self.waiting: dict[tuple[int, int], deque[AttemptKey]] = {}
         self.running: dict[tuple[int, int], AttemptKey] = {}
         self.recalls: set[tuple[int, int]] = set()
+        self.withdrawn: set[tuple[int, int]] = set()
         self.begun: Counter[AttemptKey] = Counter()
         self.begun_by: dict[tuple[int, int], set[AttemptKey]] = {}
         self.unsent: dict[tuple[int, int], list[EncodedReport]] = {}
-        self.killers: set[AttemptKey] = set()
+        self.killers: set[AttemptKey | None] = set()
         self.respawns: list[SpawnLater] = []
         self.claim: Claim | None = None
         self.abandoned = False
@@ -79,7 +84,26 @@ class World(RuleBasedStateMachine):
         self.ending = False
         self.fenced = False
         self.pool_lost = False
+        self.lengths: tuple[float, ...] = ()
         self.feed(Begin())
+
+    @initialize(data=st.data(), lengths=LENGTHS)
+    def begin(self, data: st.DataObject, lengths: tuple[float, ...]) -> None:
+        self.lengths = lengths
+        self.work(data=data, times=3, sent=True)
+
+    @rule(data=st.data(), times=st.integers(1, 8), sent=st.booleans())
+    def work(self, data: st.DataObject, times: int, sent: bool) -> None:
+        """Let nothing go wrong for a while: else hardly any run comes to several tasks in a worker."""
+        for worker in [*self.processes]:
+            self.feed(WorkerReady(*worker))
+        for _ in range(times):
+            if self.claim:
+                self._answer_claim(20, again=False, kind=(False, False), ends=False)
+            if self._working():
+                self.begin_task(data=data, said=False)
+            if self.running:
+                self.end_task(data=data, sent=sent)
 
     def feed(self, event: Event) -> None:
         for instruction in step(self.state, event):
@@ -100,10 +124,15 @@ class World(RuleBasedStateMachine):
                 for task in tasks:
                     assert not task.announce or task.key in self.recorded, "not announced"
                     self.sent[task.key] += 1
-                    self.processes[slot, generation].append(task.key)
+                    queue = self.processes[slot, generation]
+                    assert not (queue and self.state.repeated), "beside one that runs again"
+                    queue.append(task.key)
             case Recall(slot, generation):
                 assert (slot, generation) not in self.recalls, "recalled twice"
                 self.recalls.add((slot, generation))
+            case Withdraw(slot, generation):
+                assert (slot, generation) in self.recalls
+                self.withdrawn.add((slot, generation))
             case Claim():
                 assert self.claim is None, "two claims in flight"
                 assert not self.ending
@@ -131,7 +160,8 @@ class World(RuleBasedStateMachine):
         self.feed(WorkerReady(slot, generation))
 
     def _working(self) -> list[tuple[int, int]]:
-        return sorted(w for w, queue in self.processes.items() if queue and w not in self.running)
+        idle = self.processes.keys() - self.running.keys() - self.withdrawn
+        return sorted(worker for worker in idle if self.processes[worker])
 
     @precondition(lambda self: self._working())
     @rule(data=st.data(), said=st.booleans())
@@ -141,20 +171,38 @@ class World(RuleBasedStateMachine):
         assert key not in self.killers, "begun again after the death of its worker"
         assert self.begun[key] < 2, "begun three times"
         assert key not in self.state.returned, "begun and returned"
+        on_the_way = {report.key for reports in self.unsent.values() for report in reports}
+        assert key not in on_the_way, "begun again although it has ended"
         self.begun[key] += 1
         self.begun_by.setdefault(worker, set()).add(key)
         self.running[worker] = key
         if said:
             self.feed(TaskBegan(*worker, key, 100.0))
 
-    @precondition(lambda self: self.recalls)
+    @precondition(lambda self: self.running)
     @rule(data=st.data())
-    def answer_recall(self, data: st.DataObject) -> None:
+    def learn_start(self, data: st.DataObject) -> None:
+        worker = data.draw(st.sampled_from(sorted(self.running)))
+        self.feed(TaskBegan(*worker, self.running[worker], 100.0))
+
+    @precondition(lambda self: self.recalls)
+    @rule(data=st.data(), seen=st.booleans())
+    def answer_recall(self, data: st.DataObject, seen: bool) -> None:
+        """Give back what waits; the agent may have ``seen`` the mark of a start that did not follow."""
         worker = data.draw(st.sampled_from(sorted(self.recalls)))
         self.recalls.discard(worker)
+        self.withdrawn.discard(worker)
         keys = tuple(self.processes[worker])
+        if seen and keys and worker not in self.running:
+            self.feed(TaskBegan(*worker, keys[0], 100.0))
         self.processes[worker].clear()
         self.feed(TasksTakenBack(*worker, keys))
+
+    @precondition(lambda self: self.withdrawn)
+    @rule(data=st.data())
+    def withdraw(self, data: st.DataObject) -> None:
+        worker = data.draw(st.sampled_from(sorted(self.withdrawn)))
+        self.feed(Withdrawn(*worker, self.running.get(worker)))
 
     @rule(in_contact=st.booleans(), times=st.integers(1, 6))
     def look(self, in_contact: bool, times: int) -> None:
@@ -162,8 +210,9 @@ class World(RuleBasedStateMachine):
             self.feed(Looked(in_contact))
 
     @precondition(lambda self: self.running)
-    @rule(data=st.data(), seconds=st.sampled_from([0.0001, 0.005, 1.0]), sent=st.booleans())
-    def end_task(self, data: st.DataObject, seconds: float, sent: bool) -> None:
+    @rule(data=st.data(), sent=st.booleans())
+    def end_task(self, data: st.DataObject, sent: bool) -> None:
+        seconds = data.draw(st.sampled_from(self.lengths))
         worker = data.draw(st.sampled_from(sorted(self.running)))
         key = self.running.pop(worker)
         reports = self.unsent.setdefault(worker, [])
@@ -177,26 +226,34 @@ class World(RuleBasedStateMachine):
     def die(self, data: st.DataObject, reason: tuple[ExitKind, int]) -> None:
         worker = data.draw(st.sampled_from(sorted(self.processes)))
         del self.processes[worker]
+        self.exits(worker, ExitReason(*reason))
+
+    def exits(self, worker: tuple[int, int], reason: ExitReason) -> None:
+        """Let a worker die; what ran is charged, and what had ended unreported runs again once."""
         self.recalls.discard(worker)
-        self.feed(self.exit_of(worker, ExitReason(*reason)))
-
-    def exit_of(self, worker: tuple[int, int], reason: ExitReason) -> WorkerExited:
-        """Forget a worker, and return its death with what shared memory says."""
-        self.unsent.pop(worker, None)
+        self.withdrawn.discard(worker)
+        ended = {report.key for report in self.unsent.pop(worker, [])}
         running = self.running.pop(worker, None)
-        if running is not None:
-            self.killers.add(running)
+        last = {running} - {None}
+        self.killers |= last
+        charged = last | ended & (self.state.repeated | self.state.cancelled)
+        before = set(self.reported)
         begun = frozenset(self.begun_by.pop(worker, set()))
-        return WorkerExited(*worker, reason, False, 101.0, running=running, begun=begun)
+        self.feed(WorkerExited(*worker, reason, False, 101.0, running=running, begun=begun))
+        assert self.reported.keys() - before == charged
+        if self.state.active:
+            assert ended - charged <= self.state.repeated | self.state.returned
+        elif self.state.end is LeaseEnd.GONE:
+            self.dropped |= ended - charged
 
+    @precondition(lambda self: self.running or any(self.unsent.values()))
     @rule()
     def lose_pool(self) -> None:
         self.pool_lost = True
         self.feed(PoolLost())
         for worker in sorted(self.processes):
-            self.feed(self.exit_of(worker, ExitReason(ExitKind.UNKNOWN)))
-        for one in (self.processes, self.running, self.recalls):
-            one.clear()
+            self.exits(worker, ExitReason(ExitKind.UNKNOWN))
+        self.processes.clear()
 
     @precondition(lambda self: self.pool_lost)
     @rule()
@@ -215,6 +272,9 @@ class World(RuleBasedStateMachine):
     @precondition(lambda self: self.claim)
     @rule(new=st.integers(0, 20), again=st.booleans(), kind=KINDS, ends=st.booleans())
     def answer_claim(self, new: int, again: bool, kind: tuple[bool, bool], ends: bool) -> None:
+        self._answer_claim(new, again=again, kind=kind, ends=ends)
+
+    def _answer_claim(self, new: int, *, again: bool, kind: tuple[bool, bool], ends: bool) -> None:
         alone, announce = kind
         assert self.claim is not None
         claim, self.claim = self.claim, None
@@ -273,7 +333,7 @@ class World(RuleBasedStateMachine):
     def end_lease(self, kill: bool, gone: bool) -> None:
         order = CancelOrder(kill=kill, grace_seconds=1, reason="test")
         standing = LeaseStanding.GONE if gone else LeaseStanding.ENDING
-        before = self._waiting_here()
+        before = self.state.held - self.state.unreported.keys()
         self.ending = True
         if gone:
             self.dropped |= before | self.state.returned
@@ -284,10 +344,6 @@ class World(RuleBasedStateMachine):
     def stop(self) -> None:
         self.ending = True
         self.feed(Stop())
-
-    def _waiting_here(self) -> set[AttemptKey]:
-        queues = (self.state.ready, self.state.alone, self.state.to_announce)
-        return {task.key for queue in queues for task in queue}
 
     # --- what always holds ----------------------------------------------------------------------
 
@@ -316,7 +372,7 @@ class World(RuleBasedStateMachine):
             if worker.generation == generation and not self.state.over:
                 begun = self.begun_by.get((slot, generation), set())
                 there = [k for k in worker.unstarted if k != worker.announced and k not in begun]
-                assert there == list(queue)
+                assert there == list(queue) or (not there and (slot, generation) in self.withdrawn)
 
     @property
     def given_back(self) -> set[AttemptKey]:
