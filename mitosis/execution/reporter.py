@@ -1,9 +1,10 @@
 """Holds the reports that the API has not acknowledged, and has them sent; until then they are in the journal.
 
 A single report is sent at once; under load up to 256 are gathered for up to 50 ms. Each is written to
-the journal as it comes, beside the sending, so a killed agent repeats no task that had ended. They are
-forced to disk only if there is no answer after DURABLE_AFTER_SECONDS: forcing every batch would only
-help a host that loses power within that tenth of a second, and would load a disk that PostgreSQL may use.
+the journal within some milliseconds, beside the sending, so a killed agent repeats hardly a task that had
+ended. They are forced to disk only if there is no answer after DURABLE_AFTER_SECONDS: forcing every batch
+would only help a host that loses power within that tenth of a second, and would load a disk that PostgreSQL
+may use. Only threads write: a disk that blocks must not keep this host from renewing its lease.
 
 The reports that an earlier process left are the first in the queue: they are sent beside new work.
 """
@@ -12,7 +13,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import accumulate, takewhile
 
 from mitosis.concurrency import race, wait_event
@@ -38,11 +38,8 @@ DURABLE_AFTER_SECONDS = 0.1
 MOST_WAITING = 10_000
 MOST_WAITING_BYTES = 64_000_000
 """With more reports or bytes waiting, this host claims no tasks."""
-QUICK_BYTES = 64 * 1024
-"""No more is written to the page cache by the event loop itself."""
-SLOW_WRITE_SECONDS = 0.02
-SLOW_DISK_SECONDS = 30.0
-"""For so long after a slow write a thread does it, since a full page cache makes writers wait."""
+WRITE_AFTER_SECONDS = 0.005
+"""What comes within this time is one write, and not written at all if the API has acknowledged it by then."""
 EVERY = -1
 """Subscribes to the acknowledgements of all reports that have no subscriber of their own."""
 CLEAR_AFTER_SECONDS = 0.5
@@ -68,7 +65,6 @@ class Reporter:
         disk, the first that is not in the journal, the first of this process."""
         self._writing = asyncio.Lock()
         self._write_failed = False
-        self._slow_until = 0.0
         self._changed = asyncio.Event()
         self._more = asyncio.Event()
         self._flush = asyncio.Event()
@@ -174,6 +170,8 @@ class Reporter:
             while not (await asyncio.wait([sending], timeout=DURABLE_AFTER_SECONDS))[0]:
                 await self._write(durable=True)
             await sending
+            if self._postponed.entries():  # in the journal before they leave the queue
+                await self._write(durable=False)
         finally:
             sending.cancel()
 
@@ -190,6 +188,7 @@ class Reporter:
             await self._changed.wait()
             self._changed.clear()
             if self._waiting:
+                await asyncio.sleep(WRITE_AFTER_SECONDS)
                 await self._write(durable=False)
                 continue
             await wait_event(self._changed, CLEAR_AFTER_SECONDS)
@@ -197,11 +196,7 @@ class Reporter:
                 await self._clear()
 
     async def _write(self, *, durable: bool) -> None:
-        """Write to the journal what is not in it yet.
-
-        What waits for the disk is done in a thread. A few reports only go into the page cache, in space that
-        is reserved: that takes less time than a thread. If it did take long, the next are left to a thread.
-        """
+        """Write to the journal what is not in it yet."""
         async with self._writing:
             aside = self._postponed.entries()
             kept = len(aside) + max(0, self._written - self._first)
@@ -212,16 +207,13 @@ class Reporter:
             if not entries and not (durable and self._durable < end):
                 return
             try:
-                write = partial(
+                await asyncio.to_thread(
                     self._journal.write,
                     [*aside, *entries] if new_round else entries,
                     new_round=new_round,
                     kept=kept,
                     durable=durable,
                 )
-                size = sum(len(report.report) for _, report in entries)
-                waits = durable or (new_round and kept > 0) or size > QUICK_BYTES
-                await self._carry_out(write, quick=not waits)
             except OSError as error:
                 if not self._write_failed:
                     log.error("journal.not_written", extra={"reason": str(error)})  # noqa: TRY400
@@ -230,16 +222,6 @@ class Reporter:
             self._write_failed = False
             self._written = end
             self._durable = end if durable else self._durable
-
-    async def _carry_out(self, write: Callable[[], None], *, quick: bool) -> None:
-        """Write here if that is ``quick`` and the disk was not slow of late, else in a thread."""
-        began = self._loop.time()
-        if not quick or began < self._slow_until:
-            await asyncio.to_thread(write)
-            return
-        write()
-        if self._loop.time() - began > SLOW_WRITE_SECONDS:
-            self._slow_until = self._loop.time() + SLOW_DISK_SECONDS
 
     async def _clear(self) -> None:
         async with self._writing:

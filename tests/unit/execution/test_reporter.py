@@ -3,6 +3,7 @@
 import asyncio
 import math
 import shutil
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -131,18 +132,70 @@ async def test_what_has_ended_is_in_the_journal_before_anybody_has_acknowledged_
         await wait_until_async(lambda: it.api.acknowledged == {1, 2, 3, 4})
 
 
+async def test_a_disk_that_blocks_holds_up_nothing_but_the_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What renews the lease runs in the same event loop."""
+    async with agent(tmp_path) as it:
+        blocked, freed, write = threading.Event(), threading.Event(), it.journal.write
+
+        def blocking(*given: Any, **more: Any) -> None:
+            blocked.set()
+            assert freed.wait(5), "nothing else went on meanwhile"
+            write(*given, **more)
+
+        monkeypatch.setattr(it.journal, "write", blocking)
+        it.ended(1)
+        await wait_until_async(blocked.is_set)
+        it.api.let(1)
+        await asyncio.wait_for(it.reporter.quiet(), 10)
+        freed.set()
+        assert it.api.acknowledged == {1}
+
+
+async def test_what_is_acknowledged_at_once_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is written some milliseconds later, together with what comes meanwhile."""
+    monkeypatch.setattr(reporter, "WRITE_AFTER_SECONDS", 0.2)
+    monkeypatch.setattr(reporter, "DURABLE_AFTER_SECONDS", 3600)
+    async with agent(tmp_path) as it:
+        written: list[int] = []
+        write = it.journal.write
+
+        def counting(entries: Sequence[Any], **more: Any) -> None:
+            written.append(len(entries))
+            write(entries, **more)
+
+        monkeypatch.setattr(it.journal, "write", counting)
+        it.api.let(1)
+        it.reporter.add(7, [_report(1)], urgent=True)
+        await it.reporter.quiet()
+        it.ended(2)
+        await asyncio.sleep(0)
+        it.ended(3)
+        await wait_until_async(lambda: it.left_by_a_kill() == {2, 3})
+        assert written == [2]
+        it.api.open = True
+        it.api.let(1)
+
+
 async def test_a_reporter_that_cannot_write_any_more_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It does not go on without a journal: what is no fault of the disk ends the agent, and is seen."""
+    monkeypatch.setattr(reporter, "DURABLE_AFTER_SECONDS", 3600)
     async with agent(tmp_path) as it:
+        tried = threading.Event()
 
         def broken(*_: object, **__: object) -> None:
+            tried.set()
             raise RuntimeError("can't start new thread")
 
         monkeypatch.setattr(it.journal, "write", broken)
-        it.api.open = True
         it.ended(1)
+        await wait_until_async(tried.is_set)
+        it.api.let(1)
         with pytest.raises(RuntimeError, match="new thread"):
             await asyncio.wait_for(it.running, 10)
 
