@@ -11,7 +11,6 @@ import logging
 import os
 import signal
 import socket
-import struct
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -174,7 +173,7 @@ class Pool:
         """Return what the worker has begun, also what has ended; the newest, as many as it may hold."""
         try:
             return frozenset(evidence.begun_by_process(Path(self._command.setup.run_folder), slot))
-        except (OSError, struct.error):  # a task may have removed or cut the file
+        except OSError:  # a task may have removed or cut the file
             return frozenset()
 
     @property

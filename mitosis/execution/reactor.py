@@ -303,7 +303,9 @@ def _on_exited(state: State, event: WorkerExited) -> list[Instruction]:
 
 def _learn_ends(worker: Worker, event: WorkerExited) -> None:
     """Learn from shared memory what a dead worker ran at last, and what had ended there before."""
-    if event.running is not None:
+    if event.running is not None and (
+        event.running in worker.unstarted or event.running == worker.running
+    ):
         _started(worker, event.running, event.at)
         return
     for key in [key for key in worker.unstarted if key in event.begun]:

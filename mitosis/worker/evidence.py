@@ -14,6 +14,7 @@ The last number counts what this process of the worker has begun. The starts of 
 (:mod:`mitosis.worker.start_notice`), so the agent reads from here what a dead worker had begun.
 """
 
+import errno
 import mmap
 import os
 import struct
@@ -36,6 +37,7 @@ _WITHDRAWALS_AT = _MARK.size * (1 + KEPT)
 _BEGUN = struct.Struct("=q")
 _BEGUN_AT = _WITHDRAWALS_AT + _WITHDRAWALS.size
 _SIZE = _BEGUN_AT + _BEGUN.size
+_WITHDRAWALS_CELL, _BEGUN_CELL = _WITHDRAWALS_AT // 8, _BEGUN_AT // 8
 
 
 class Evidence(NamedTuple):
@@ -64,38 +66,45 @@ class Evidence(NamedTuple):
         return tail_of(self.stderr_fd, tail_bytes).text
 
     def running(self) -> AttemptKey | None:
-        """Return the attempt that was running."""
-        return _running(self.mark_fd)
+        """Return the attempt that was running; None too if a task has cut the file."""
+        with suppress(OSError):
+            return _running(self.mark_fd)
+        return None
 
 
 class RunningMark:
     """The worker's side of both files; costs no system call."""
 
     def __init__(self, mark_fd: int) -> None:
-        self._memory = mmap.mmap(mark_fd, _SIZE)
+        self._cells = memoryview(mmap.mmap(mark_fd, _SIZE)).cast("q")
         self._next = 0
-        self._number = memoryview(self._memory)[_WITHDRAWALS_AT:].cast("q")
-        self._withdrawals = self._number[0]
+        self._withdrawals = self._cells[_WITHDRAWALS_CELL]
 
     def put(self, key: AttemptKey) -> None:
         """Record that this attempt begins, before it does."""
-        _MARK.pack_into(self._memory, 0, *key)
+        self._write(0, key)
         self._next = self._next % KEPT + 1
-        _MARK.pack_into(self._memory, _MARK.size * self._next, *key)
-        self._number[1] += 1
+        self._write(2 * self._next, key)
+        self._cells[_BEGUN_CELL] += 1
+
+    def _write(self, cell: int, key: AttemptKey) -> None:
+        """Write a key so that a kill at any moment leaves a whole one or none: a cell is one store."""
+        self._cells[cell] = _NO_TASK.task_id
+        self._cells[cell + 1] = key.attempt
+        self._cells[cell] = key.task_id
 
     def clear(self) -> None:
         """Record that it has ended; it stays among the last that were begun."""
-        _MARK.pack_into(self._memory, 0, *_NO_TASK)
+        self._cells[0] = _NO_TASK.task_id
 
     def take_out(self) -> None:
         """Record that the last one has not begun after all."""
-        _MARK.pack_into(self._memory, _MARK.size * self._next, *_NO_TASK)
+        self._cells[2 * self._next] = _NO_TASK.task_id
         self.clear()
 
     def withdrawn(self) -> bool:
         """Return whether the agent has withdrawn what this worker holds, since the last call."""
-        number = self._number[0]
+        number = self._cells[_WITHDRAWALS_CELL]
         if number == self._withdrawals:
             return False
         self._withdrawals = number
@@ -103,9 +112,13 @@ class RunningMark:
 
 
 def withdraw(folder: Path, slot: int) -> None:
-    """Keep the worker in this slot from beginning a task that it holds now; see :class:`RunningMark`."""
+    """Keep the worker in this slot from beginning a task that it holds now; see :class:`RunningMark`.
+
+    Raises:
+        OSError: the file is not there any more, or a task has cut it. So for all that read one.
+    """
     with (folder / f"{PREFIX}{slot}").open("r+b", buffering=0) as file:
-        (count,) = _WITHDRAWALS.unpack(os.pread(file.fileno(), _WITHDRAWALS.size, _WITHDRAWALS_AT))
+        (count,) = _WITHDRAWALS.unpack(_whole(file.fileno(), _WITHDRAWALS.size, _WITHDRAWALS_AT))
         again = _WITHDRAWALS.pack((count + 1) % 2**62)
         os.pwrite(file.fileno(), again, _WITHDRAWALS_AT)
 
@@ -119,10 +132,10 @@ def running_attempt(folder: Path, slot: int) -> AttemptKey | None:
 def begun_by_process(folder: Path, slot: int) -> set[AttemptKey]:
     """Return the last attempts that the process of this slot has begun, or had before it died."""
     with (folder / f"{PREFIX}{slot}").open("rb", buffering=0) as file:
-        data = os.pread(file.fileno(), _SIZE, 0)
+        data = _whole(file.fileno(), _SIZE)
     (count,) = _BEGUN.unpack_from(data, _BEGUN_AT)
     ring = data[_MARK.size : _MARK.size * (1 + min(max(0, count), KEPT))]
-    return {AttemptKey(*key) for key in _MARK.iter_unpack(ring)} - {_NO_TASK}
+    return {AttemptKey(*key) for key in _MARK.iter_unpack(ring) if key[0] != _NO_TASK.task_id}
 
 
 def begun_attempts(folder: Path) -> set[AttemptKey]:
@@ -137,8 +150,15 @@ def forget_begun(folder: Path) -> None:
 
 
 def _running(mark_fd: int) -> AttemptKey | None:
-    key = AttemptKey(*_MARK.unpack(os.pread(mark_fd, _MARK.size, 0)))
-    return None if key == _NO_TASK else key
+    key = AttemptKey(*_MARK.unpack(_whole(mark_fd, _MARK.size)))
+    return None if key.task_id == _NO_TASK.task_id else key
+
+
+def _whole(descriptor: int, size: int, at: int = 0) -> bytes:
+    data = os.pread(descriptor, size, at)
+    if len(data) < size:
+        raise OSError(errno.EIO, "a task has cut the file of what its worker has begun")
+    return data
 
 
 def _mark_file(folder: str, slot: int) -> int:

@@ -283,6 +283,16 @@ def test_what_had_ended_in_a_dead_worker_runs_again_one_at_a_time() -> None:
     assert sent(session(TasksEnded(0, 1, (report(11, 0.004),)))) == [12, 13]
 
 
+def test_a_mark_of_no_task_of_the_worker_hides_nothing_that_had_begun() -> None:
+    """A task may write into that file, and a kill may tear what is being written."""
+    session = Session(prefetch=10)
+    session.begin()
+    session.state.mean_seconds = 0.004
+    session.claimed(10, 11, 12)
+    session.died(begun={10, 11}, running=99)
+    assert session.state.repeated == set(keys(10, 11))
+
+
 def test_what_would_run_again_and_is_returned_holds_nothing_up() -> None:
     session = Session(prefetch=10)
     session.begin()
