@@ -50,6 +50,11 @@ from mitosis.execution.backoff import AGENT_POLICY  # noqa: E402
 from mitosis.execution.journal import RESERVED_BYTES  # noqa: E402
 from mitosis.execution.reactor import MAX_SURPLUS  # noqa: E402
 from mitosis.execution.reporter import MOST_WAITING, MOST_WAITING_BYTES  # noqa: E402
+from mitosis.execution.state import (  # noqa: E402
+    CREDIT_SECONDS,
+    LONG_ENOUGH_SECONDS,
+    MOST_CREDIT,
+)
 from mitosis.execution.whole_output import UNREACHED_SECONDS  # noqa: E402
 from mitosis.jobs.schedule_times import YEARS_LOOKED_AT  # noqa: E402
 from mitosis.jobs.yaml_text import MAX_BYTES  # noqa: E402
@@ -63,6 +68,7 @@ from mitosis.worker.report import (  # noqa: E402
     MAX_RESULT_BYTES,
     MAX_TRACEBACK_CHARS,
 )
+from mitosis.worker.report_batch import MOST_REPORTS, REPORT_AGE_SECONDS  # noqa: E402
 from mitosis.worker.whole_output import STALL_SECONDS, WINDOW_BYTES  # noqa: E402
 from mitosis.worker.zygote_protocol import Setup  # noqa: E402
 from mitosis.worker_service.task_files import (  # noqa: E402
@@ -353,6 +359,17 @@ def _agent() -> Rows:
     return [
         ("tasks in one claim", _number(MAX_CLAIM), f"an agent asks for {MAX_SURPLUS} at most"),
         ("reports in one call", _number(MAX_REPORTS), "413 `too_large`"),
+        (
+            "tasks that a worker holds",
+            f"{1000 * CREDIT_SECONDS:g} ms of work, {MOST_CREDIT} at most; "
+            f"one from {1000 * LONG_ENOUGH_SECONDS:g} ms on",
+            "the others wait in the agent; what no worker begins soon is returned",
+        ),
+        (
+            "results of short tasks in a worker",
+            f"{MOST_REPORTS}, for {1000 * REPORT_AGE_SECONDS:g} ms",
+            "behind a task in code in C whose start was not said they wait until it has ended",
+        ),
         (
             "workers of one host",
             f"a third of the open files it may have less {DESCRIPTORS_OF_AGENT}: "

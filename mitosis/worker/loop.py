@@ -242,11 +242,7 @@ class Worker:
             spec, problem = RunSpec(), f"not a task specification: {error}"
         else:
             problem = "the task names neither a command nor a handler"
-        overdue = None
-        if spec.timeout_seconds is not None:
-            overdue = spec.timeout_seconds + spec.kill_grace_seconds + _OVERDUE_MARGIN_SECONDS
-            overdue += STALL_SECONDS if spec.stream_output else 0.0
-        self._notice.begin(task.key, overdue, at_once=spec.stream_output)
+        self._say_start(task, spec)
         variables = task_variables(self._group_number, task.key) | spec.variables
         ended: Ended | None
         if spec.handler:
@@ -264,6 +260,15 @@ class Worker:
         else:
             self._mark.clear()
             self._finish(task, ended, at_once=spec.stream_output)
+
+    def _say_start(self, task: RunTask, spec: RunSpec) -> None:
+        """Say that a task starts unless it may be over soon; then no result waits until it has ended."""
+        overdue = None
+        if spec.timeout_seconds is not None:
+            overdue = spec.timeout_seconds + spec.kill_grace_seconds + _OVERDUE_MARGIN_SECONDS
+            overdue += STALL_SECONDS if spec.stream_output else 0.0
+        if self._notice.begin(task.key, overdue, at_once=spec.stream_output):
+            self._reports.flush()  # in code in C nothing is sent
 
     def _finish(self, task: RunTask, ended: Ended, *, at_once: bool) -> None:
         """Queue its report; send it ``at_once`` if the agent has its output, so that it never runs again."""

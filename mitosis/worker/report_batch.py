@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 from mitosis.ipc.messages import EncodedReport, TasksFinished
 
-_MOST = 32
+MOST_REPORTS = 32
 """Half of what a worker may hold: the agent sends more while it runs the rest."""
 _MOST_BYTES = 256 * 1024
-_AGE_SECONDS = 0.01
+REPORT_AGE_SECONDS = 0.01
 
 
 class ReportBatch:
@@ -24,10 +24,10 @@ class ReportBatch:
         """Send it with those before it when the batch is full or old."""
         now = time.monotonic()
         if not self._reports:
-            self._flush_at = now + _AGE_SECONDS
+            self._flush_at = now + REPORT_AGE_SECONDS
         self._reports.append(report)
         self._bytes += len(report.report)
-        full = len(self._reports) >= _MOST or self._bytes >= _MOST_BYTES
+        full = len(self._reports) >= MOST_REPORTS or self._bytes >= _MOST_BYTES
         if full or now >= self._flush_at:
             self.flush()
 

@@ -24,16 +24,21 @@ class StartNotice:
         self._due_at = 0.0
         self._mean_seconds: float | None = None
 
-    def begin(self, key: AttemptKey, overdue_seconds: float | None, *, at_once: bool) -> None:
+    def begin(self, key: AttemptKey, overdue_seconds: float | None, *, at_once: bool) -> bool:
         """Note that a task starts; send that at once unless the tasks before it were short.
 
         With a time after which it is overdue it is sent at once too: the agent counts from then.
+
+        Returns:
+            whether it is sent.
         """
         self._message = TaskStarted(key, time.time(), overdue_seconds)
         self._due_at = time.monotonic() + LATE_SECONDS
         short = self._mean_seconds is not None and self._mean_seconds <= LATE_SECONDS
-        if at_once or overdue_seconds is not None or not short:
-            self.send()
+        if short and not at_once and overdue_seconds is None:
+            return False
+        self.send()
+        return True
 
     def send(self) -> None:
         """Send the message, if that has not been done."""

@@ -26,8 +26,11 @@ from mitosis.ipc.messages import (
 )
 from mitosis.worker.evidence import begun_by_process, running_attempt, withdraw
 from mitosis.worker.zygote_protocol import Exited
+from tests.support.checkout import ROOT
 from tests.support.waiting import wait_until
 from tests.support.worker_host import WorkerHost, gone, worker_host
+
+SHORT: dict[str, Any] = {"handler": "builtins:abs", "arguments": [1]}
 
 
 @pytest.fixture
@@ -54,15 +57,14 @@ def begin(host: WorkerHost, note: Path, *more: dict[str, Any]) -> int:
 
 def test_tasks_run_in_order_and_only_those_say_start_that_take_longer(host: WorkerHost) -> None:
     """The first says it, since nothing is known of the tasks; then short ones do not."""
-    short = {"handler": "builtins:abs", "arguments": [1]}
-    host.submit(*[short] * 20)
+    host.submit(*[SHORT] * 20)
     assert [report.task_id for report in host.finished(20)] == list(range(1, 21))
     said = [started.key.task_id for started in host.inbox[TaskStarted]]
     assert 1 in said
     assert len(said) < 20
     host.inbox[TaskStarted].clear()
     slow = [{"handler": "time:sleep", "arguments": [0.05]}] * 2
-    host.submit(*slow, {**short, "timeout_seconds": 60}, first_id=21)
+    host.submit(*slow, {**SHORT, "timeout_seconds": 60}, first_id=21)
     host.finished(3)
     assert {21, 22, 23} <= {started.key.task_id for started in host.inbox[TaskStarted]}
 
@@ -71,11 +73,10 @@ def test_a_start_in_code_in_c_is_known_from_shared_memory_alone(
     host: WorkerHost, tmp_path: Path
 ) -> None:
     """A handler that executes no bytecode cannot say that it has started."""
-    short = {"handler": "builtins:abs", "arguments": [1]}
-    host.submit(*[short] * 20)
+    host.submit(*[SHORT] * 20)
     host.finished(20)
     host.inbox[TaskStarted].clear()
-    host.submit(short, {"handler": "math:factorial", "arguments": [5_000_000]}, first_id=21)
+    host.submit(SHORT, {"handler": "math:factorial", "arguments": [5_000_000]}, first_id=21)
     wait_until(lambda: running_attempt(tmp_path, 0) == AttemptKey(22, 1))
     assert begun_by_process(tmp_path, 0) == {AttemptKey(n, 1) for n in range(1, 23)}
     host.worker_kill(signal.SIGKILL)
@@ -85,8 +86,23 @@ def test_a_start_in_code_in_c_is_known_from_shared_memory_alone(
     assert begun_by_process(tmp_path, 0) == set()
 
 
+def test_results_do_not_wait_behind_a_task_that_may_be_long(tmp_path: Path) -> None:
+    """One that says its start at once; in code in C it would keep them until it ends."""
+    go = tmp_path / "go"
+    deaf = {"handler": "tests.support.deaf_handlers:wait_in_c", "arguments": [str(go)]}
+    with worker_host(tmp_path, python_path=(str(ROOT),)) as host:
+        host.spawn()
+        host.submit(*[SHORT] * 20)
+        host.finished(20)
+        host.submit(*[SHORT] * 3, {**deaf, "timeout_seconds": 60}, first_id=21)
+        assert [report.task_id for report in host.finished(3)] == [21, 22, 23]
+        assert running_attempt(tmp_path, 0) == AttemptKey(24, 1)
+        go.touch()
+        host.finished()
+
+
 def test_reports_come_in_batches_of_half_a_credit_at_most(host: WorkerHost) -> None:
-    host.submit(*[{"handler": "builtins:abs", "arguments": [1]}] * 100)
+    host.submit(*[SHORT] * 100)
     sizes: list[int] = []
     while sum(sizes) < 100:
         sizes.append(len(host.receive(TasksFinished).tasks))

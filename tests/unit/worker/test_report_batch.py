@@ -12,7 +12,7 @@ from mitosis.worker.report_batch import ReportBatch
 def test_a_batch_is_bounded_in_number_and_in_bytes(
     monkeypatch: pytest.MonkeyPatch, size: int, most: int
 ) -> None:
-    monkeypatch.setattr(report_batch, "_AGE_SECONDS", 1e9)
+    monkeypatch.setattr(report_batch, "REPORT_AGE_SECONDS", 1e9)
     messages: list[TasksFinished] = []
     batch = ReportBatch(messages.append)
     for number in range(2 * most + 1):
