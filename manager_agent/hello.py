@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mitosis.contracts.agent_http import AttemptList, Hello
 from mitosis.contracts.attempt import AttemptKey
+from mitosis.contracts.http import MAX_ATTEMPTS_LISTED
 from mitosis.execution import identity
 from mitosis.version import __version__
 
@@ -28,7 +29,7 @@ def hello(
         take_over: take the manager id from a host that is still in contact.
         journal: the attempts whose reports this host holds.
         planned_stop: incarnation of the process that stopped in order, if the last one did.
-        begun: attempts that an earlier process has started.
+        begun: attempts that an earlier process has started; of too many those with the highest ids.
     """
     said = Hello(
         incarnation=incarnation,
@@ -42,6 +43,6 @@ def hello(
     facts = {
         "journal": AttemptList.of(journal) if journal else None,
         "planned_stop": planned_stop,
-        "begun": AttemptList.of(begun) if begun else None,
+        "begun": AttemptList.of(sorted(begun)[-MAX_ATTEMPTS_LISTED:]) if begun else None,
     }
     return said.model_copy(update={name: fact for name, fact in facts.items() if fact is not None})

@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 
 from manager_agent.hello import hello
+from mitosis.contracts.attempt import AttemptKey
+from mitosis.contracts.http import MAX_ATTEMPTS_LISTED
 from mitosis.execution.identity import boot_id, machine_id
 
 
@@ -14,3 +16,10 @@ def test_hello_says_where_it_runs(tmp_path: Path) -> None:
     assert said.machine_id == machine_id(tmp_path)
     assert said.boot_id == boot_id() != "unknown"
     assert said.cores == tuple(sorted(os.sched_getaffinity(0)))
+
+
+def test_a_host_with_very_many_workers_can_say_hello(tmp_path: Path) -> None:
+    """Each has begun up to 128 attempts that are named."""
+    begun = {AttemptKey(n, 1) for n in range(MAX_ATTEMPTS_LISTED + 1)}
+    named = hello(tmp_path, 3, begun=begun).begun.keys()
+    assert named == sorted(begun)[1:]
