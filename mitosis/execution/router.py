@@ -100,9 +100,10 @@ class Router:
 
     def send(self, slot: int, generation: int, message: ManagerToWorker) -> bool:
         """Queue a message; return False if the worker is not connected (its exit event follows)."""
+        frame = encode(message)  # first: an error between two frames would spoil the next message
         try:
             self._socket.send(worker_identity(slot, generation), _FIRST)
-            self._socket.send(encode(message), _NOBLOCK)
+            self._socket.send(frame, _NOBLOCK)
         except zmq.ZMQError as error:
             if error.errno not in (zmq.EHOSTUNREACH, zmq.EAGAIN):
                 raise

@@ -194,3 +194,17 @@ async def test_the_socket_is_gone_after_close(tmp_path: Path) -> None:
     router.close()
     assert not (tmp_path / "workers").exists()
     Router(router.endpoint).close()
+
+
+async def test_a_message_that_cannot_be_encoded_does_not_spoil_the_next(
+    router: Router, connect: Any
+) -> None:
+    router.expect(0, 0, os.getpid(), heard := Heard())
+    dealer = connect(b"0:0")
+    dealer.send(hello())
+    await heard.until(1)
+    with pytest.raises(OverflowError):
+        router.send(0, 0, Pause(2**64))
+    assert router.send(0, 0, Pause(7))
+    await until(lambda: dealer.poll(0))
+    assert dealer.recv_multipart() == [encode(Pause(7))]
