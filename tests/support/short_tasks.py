@@ -13,17 +13,19 @@ def run(folder: str, seconds: float, harm: str = "") -> None:
     """Run for ``seconds``; the first time, do the harm that its name says."""
     _write(folder, "begin")
     if harm and _first_time(folder):
-        _do(harm)
+        _do(harm, folder)
     time.sleep(seconds)
     _write(folder, "end")
 
 
-def _do(harm: str) -> None:
+def _do(harm: str, folder: str) -> None:
     if harm == "kill_worker":
         os.kill(os.getpid(), signal.SIGKILL)
     elif harm == "kill_zygote":
         os.kill(os.getppid(), signal.SIGKILL)
         time.sleep(60)
+    elif harm == "kill_agent":  # and be over before its worker ends too
+        os.kill(int((Path(folder) / "agent.pid").read_text()), signal.SIGKILL)
     elif harm == "overdue":
         time.sleep(60)
     elif harm == "block":  # no bytecode runs, so no message is sent

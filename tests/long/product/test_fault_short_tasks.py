@@ -9,6 +9,7 @@ import random
 import time
 from collections import Counter, defaultdict
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -101,19 +102,22 @@ class Api(FakeApi):
 class Life:
     """One run: the tasks, the faults, and what came of them."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, harms: dict[int, str] | None = None) -> None:
+        """Draw the tasks, or make those before the last number of ``harms`` harmless."""
         self.random = random.Random(seed)
         self.folder = folder
         plan = WorkerAllocationPlan(worker_count=2)
         self.api = Api(plan=plan, retries=100, environment=EnvironmentState.READY, taken=True)
         self.harms = {n: self._harm() for n in range(1, TASKS + 1)}
         self.harms |= {self.random.randrange(TASKS // 2, TASKS): "block"}
+        if harms is not None:
+            self.harms = dict.fromkeys(range(1, max(harms) + 1), "") | harms
         self.api.submit(*[self._task(harm) for harm in self.harms.values()])
         self.kills: Counter[str] = Counter()
 
     def _harm(self) -> str:
-        names = ["kill_worker", "overdue", "kill_zygote", ""]
-        return self.random.choices(names, [20, 4, 1, 975])[0]
+        names = ["kill_worker", "overdue", "kill_zygote", "kill_agent", ""]
+        return self.random.choices(names, [20, 4, 1, 1, 974])[0]
 
     def _task(self, harm: str) -> TaskSubmission:
         seconds = self.random.choice(
@@ -124,20 +128,22 @@ class Life:
         handler = "tests.support.short_tasks:run"
         return TaskSubmission(handler=handler, arguments=arguments, timeout_seconds=timeout)
 
-    async def run(self) -> None:
-        faults = 0
+    async def run(self, faults: int = FAULTS) -> None:
         async with self.api.serving():
             while self.api.open:
                 async with agent_process(self.api, self.folder, "127.0.0.1:1") as agent:
-                    while self.api.open and faults < FAULTS:
-                        faults += 1
-                        if await self._fault(agent):
-                            break
-                    else:
-                        await until(lambda: not self.api.open, on_timeout=lambda: self.api.open)
+                    (self.folder / "agent.pid").write_text(str(agent.process.pid))
+                    while faults and not self._over(agent.process.pid):
+                        faults -= 1
+                        await self._fault(agent)
+                    pid = agent.process.pid
+                    await until(partial(self._over, pid), on_timeout=lambda: self.api.open)
 
-    async def _fault(self, agent: Running) -> bool:
-        """Let something go wrong a little later; return whether the agent has been killed."""
+    def _over(self, agent: int) -> bool:
+        return not self.api.open or not _lives(agent)
+
+    async def _fault(self, agent: Running) -> None:
+        """Let something go wrong a little later."""
         until_then = time.monotonic() + 0.3 * self.random.random()
         await until(lambda: time.monotonic() > until_then or not self.api.open)
         what = self.random.choices(["worker", "zygote", "agent", "cancel"], [6, 1, 2, 4])[0]
@@ -149,7 +155,6 @@ class Life:
             await agent.kill()
         else:
             self._kill_below(agent.process.pid, workers=what == "worker")
-        return what == "agent"
 
     def _kill_below(self, agent: int, *, workers: bool) -> None:
         with suppress(psutil.NoSuchProcess):
@@ -165,6 +170,12 @@ class Life:
             Ran(float(at), AttemptKey(int(task), int(attempt)), int(pid), what)
             for at, task, attempt, pid, what in lines
         ]
+
+
+def _lives(pid: int) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def judge(life: Life) -> None:
@@ -184,7 +195,7 @@ def judge(life: Life) -> None:
             continue
         first = next(key for key in sorted(by_key) if key.task_id == task_id)
         kind = kinds.get(first)
-        if harm in {"kill_worker", "kill_zygote"}:
+        if harm in {"kill_worker", "kill_zygote", "kill_agent"}:
             assert kind in DEATHS or first in named, f"{harm} of {first}: {kind}"
         elif harm == "overdue":
             again = [ran.what for ran in by_key[first]].count("begin") == 2
@@ -217,3 +228,16 @@ async def test_short_tasks_are_accounted_exactly_whatever_dies(tmp_path: Path, s
     life = Life(tmp_path, seed)
     await asyncio.wait_for(life.run(), 250)
     judge(life)
+
+
+@pytest.mark.timeout(120)
+async def test_a_task_that_kills_its_agent_and_ends_at_once_is_named_as_begun(
+    tmp_path: Path,
+) -> None:
+    """Its worker lives some milliseconds longer and goes on. Named not, it would kill agents for ever."""
+    life = Life(tmp_path, 0, harms={3: "kill_agent", 80: ""})
+    await asyncio.wait_for(life.run(faults=0), 100)
+    last = [ran for ran in life.ran() if ran.key == AttemptKey(3, 1)][-1]
+    assert last.what == "end"
+    assert AttemptKey(3, 1) in set().union(*life.api.named)
+    assert life.api.results.keys() == life.harms.keys()

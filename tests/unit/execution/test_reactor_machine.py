@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from mitosis.contracts.attempt import AttemptKey
 from mitosis.contracts.control import LeaseEnd
 from mitosis.contracts.outcome import ExitKind, ExitReason
-from mitosis.contracts.wire import CancelOrder, ClaimedTask, LeaseStanding
+from mitosis.contracts.wire import CancelOrder, ClaimedTask, LeaseStanding, StopOrder
 from mitosis.execution.events import (
     AbandonClaim,
     Announced,
@@ -25,6 +25,7 @@ from mitosis.execution.events import (
     Instruction,
     Kill,
     Looked,
+    Paused,
     PoolLost,
     Recall,
     Renewed,
@@ -36,12 +37,15 @@ from mitosis.execution.events import (
     Spawn,
     SpawnLater,
     Stop,
+    StopsOrdered,
     TaskBegan,
+    TaskNotBegun,
     TasksEnded,
     TasksTakenBack,
     Withdraw,
     Withdrawn,
     WorkerExited,
+    WorkerHangs,
     WorkerReady,
 )
 from mitosis.execution.reactor import step
@@ -54,6 +58,8 @@ KINDS = st.sampled_from([(False, False), (False, True), (True, False), (True, Tr
 """Of a claimed task: alone, announce."""
 LENGTHS = st.sampled_from([(0.0001,), (0.0001, 0.005), (0.0001, 0.005, 1.0)])
 """How long tasks take here, seconds."""
+FOREIGN = AttemptKey(2**40, 7)
+"""What a mark says that a task has written over."""
 
 
 class World(RuleBasedStateMachine):
@@ -71,6 +77,7 @@ class World(RuleBasedStateMachine):
         self.begun_by: dict[tuple[int, int], set[AttemptKey]] = {}
         self.unsent: dict[tuple[int, int], list[EncodedReport]] = {}
         self.killers: set[AttemptKey | None] = set()
+        self.stopped: set[AttemptKey] = set()
         self.respawns: list[SpawnLater] = []
         self.claim: Claim | None = None
         self.abandoned = False
@@ -109,7 +116,7 @@ class World(RuleBasedStateMachine):
         for instruction in step(self.state, event):
             self.obey(instruction)
 
-    def obey(self, instruction: Instruction) -> None:  # noqa: C901, PLR0912 - one line each
+    def obey(self, instruction: Instruction) -> None:  # noqa: C901, PLR0912, PLR0915 - one line each
         match instruction:
             case Spawn(slot, generation):
                 assert not self.pool_lost, "nothing can start it"
@@ -148,8 +155,18 @@ class World(RuleBasedStateMachine):
             case SessionOver():
                 assert not self.over
                 self.over = True
-            case CancelRunning() | Dismiss():
+            case CancelRunning(slot, generation, key):
+                assert key in self.stopped or self.ending or not self.state.active
+                self._cancel((slot, generation), key)
+            case Dismiss():
                 assert self.ending or not self.state.active
+
+    def _cancel(self, worker: tuple[int, int], key: AttemptKey) -> None:
+        """Let the worker report what it has not begun as cancelled; what it runs ends later."""
+        if key in self.processes[worker]:
+            self.processes[worker].remove(key)
+            report = EncodedReport(key, None, 100.0, b"{}")
+            self.unsent.setdefault(worker, []).append(report)
 
     # --- workers --------------------------------------------------------------------------------
 
@@ -184,6 +201,37 @@ class World(RuleBasedStateMachine):
     def learn_start(self, data: st.DataObject) -> None:
         worker = data.draw(st.sampled_from(sorted(self.running)))
         self.feed(TaskBegan(*worker, self.running[worker], 100.0))
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data())
+    def not_begun(self, data: st.DataObject) -> None:
+        """Give back what runs: the host has no process for its command."""
+        worker = data.draw(st.sampled_from(sorted(self.running)))
+        key = self.running.pop(worker)
+        self.begun[key] -= 1
+        self.begun_by[worker].discard(key)
+        self.feed(TaskNotBegun(*worker, key, "no process"))
+        assert key not in self.state.held
+        if self.state.end is LeaseEnd.GONE:
+            self.dropped.add(key)
+
+    @precondition(lambda self: self.state.starved is not None)
+    @rule()
+    def end_pause(self) -> None:
+        self.feed(Paused(None))
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data())
+    def hang(self, data: st.DataObject) -> None:
+        """A timer may be late: then the task that it is about has ended, and another one runs."""
+        worker = data.draw(st.sampled_from(sorted(self.running)))
+        running = self.running[worker]
+        self.feed(TaskBegan(*worker, running, 100.0))
+        key = data.draw(st.sampled_from(sorted(self.begun_by[worker])))
+        out = step(self.state, WorkerHangs(*worker, key, "too long"))
+        assert (Kill(*worker) in out) == (key == running), "killed for a task that had ended"
+        for instruction in out:
+            self.obey(instruction)
 
     @precondition(lambda self: self.recalls)
     @rule(data=st.data(), seen=st.booleans())
@@ -222,24 +270,37 @@ class World(RuleBasedStateMachine):
             reports.clear()
 
     @precondition(lambda self: self.processes)
-    @rule(data=st.data(), reason=st.sampled_from([(ExitKind.SIGNAL, 9), (ExitKind.SUCCESS, 0)]))
-    def die(self, data: st.DataObject, reason: tuple[ExitKind, int]) -> None:
+    @rule(
+        data=st.data(),
+        reason=st.sampled_from([(ExitKind.SIGNAL, 9), (ExitKind.SUCCESS, 0)]),
+        mark=st.sampled_from([None, FOREIGN]),
+    )
+    def die(
+        self, data: st.DataObject, reason: tuple[ExitKind, int], mark: AttemptKey | None
+    ) -> None:
         worker = data.draw(st.sampled_from(sorted(self.processes)))
         del self.processes[worker]
-        self.exits(worker, ExitReason(*reason))
+        self.exits(worker, ExitReason(*reason), mark)
 
-    def exits(self, worker: tuple[int, int], reason: ExitReason) -> None:
-        """Let a worker die; what ran is charged, and what had ended unreported runs again once."""
+    def exits(
+        self, worker: tuple[int, int], reason: ExitReason, mark: AttemptKey | None = None
+    ) -> None:
+        """Let a worker die; what ran is charged, and what had ended unreported runs again once.
+
+        ``mark``: what is read if it ran nothing.
+        """
         self.recalls.discard(worker)
         self.withdrawn.discard(worker)
-        ended = {report.key for report in self.unsent.pop(worker, [])}
+        has_begun = self.begun_by.get(worker, set())
+        ended = {report.key for report in self.unsent.pop(worker, [])} & has_begun
         running = self.running.pop(worker, None)
         last = {running} - {None}
         self.killers |= last
         charged = last | ended & (self.state.repeated | self.state.cancelled)
         before = set(self.reported)
         begun = frozenset(self.begun_by.pop(worker, set()))
-        self.feed(WorkerExited(*worker, reason, False, 101.0, running=running, begun=begun))
+        seen = running or mark
+        self.feed(WorkerExited(*worker, reason, False, 101.0, running=seen, begun=begun))
         assert self.reported.keys() - before == charged
         if self.state.active:
             assert ended - charged <= self.state.repeated | self.state.returned
@@ -310,6 +371,22 @@ class World(RuleBasedStateMachine):
         keys = data.draw(st.sets(st.sampled_from(sorted(self.state.unreported)), min_size=1))
         self.feed(Reported(tuple(keys), LeaseStanding.ACTIVE))
 
+    @precondition(lambda self: self.state.held - self.state.unreported.keys())
+    @rule(data=st.data())
+    def stop_tasks(self, data: st.DataObject) -> None:
+        """Cancel single tasks, and repeat earlier orders; the session has looked what runs."""
+        held = sorted(self.state.held - self.state.unreported.keys())
+        keys = data.draw(st.sets(st.sampled_from(held), min_size=1, max_size=3))
+        self.stopped |= keys
+        for worker, key in sorted(self.running.items()):
+            self.feed(TaskBegan(*worker, key, 100.0))
+        orders = [
+            StopOrder(task_id=key.task_id, attempt=key.attempt, grace_seconds=1, reason="")
+            for key in sorted(self.stopped & set(held))
+        ]
+        self.feed(StopsOrdered(tuple(orders)))
+        assert self.stopped & set(self.running.values()) <= self.state.cancelled
+
     @rule(on=st.booleans())
     def fence(self, on: bool) -> None:
         self.fenced = on
@@ -371,7 +448,8 @@ class World(RuleBasedStateMachine):
             worker = self.state.workers[slot]
             if worker.generation == generation and not self.state.over:
                 begun = self.begun_by.get((slot, generation), set())
-                there = [k for k in worker.unstarted if k != worker.announced and k not in begun]
+                over = begun | {report.key for report in self.unsent.get((slot, generation), [])}
+                there = [k for k in worker.unstarted if k != worker.announced and k not in over]
                 assert there == list(queue) or (not there and (slot, generation) in self.withdrawn)
 
     @property
