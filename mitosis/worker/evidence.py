@@ -37,6 +37,7 @@ _WITHDRAWALS_AT = _MARK.size * (1 + KEPT)
 _BEGUN = struct.Struct("=q")
 _BEGUN_AT = _WITHDRAWALS_AT + _WITHDRAWALS.size
 _SIZE = _BEGUN_AT + _BEGUN.size
+_MARK_CELLS = _MARK.size // 8
 _WITHDRAWALS_CELL, _BEGUN_CELL = _WITHDRAWALS_AT // 8, _BEGUN_AT // 8
 
 
@@ -84,7 +85,7 @@ class RunningMark:
         """Record that this attempt begins, before it does."""
         self._write(0, key)
         self._next = self._next % KEPT + 1
-        self._write(2 * self._next, key)
+        self._write(_MARK_CELLS * self._next, key)
         self._cells[_BEGUN_CELL] += 1
 
     def _write(self, cell: int, key: AttemptKey) -> None:
@@ -99,7 +100,7 @@ class RunningMark:
 
     def take_out(self) -> None:
         """Record that the last one has not begun after all."""
-        self._cells[2 * self._next] = _NO_TASK.task_id
+        self._cells[_MARK_CELLS * self._next] = _NO_TASK.task_id
         self.clear()
 
     def withdrawn(self) -> bool:
