@@ -53,12 +53,18 @@ class PostponedReports:
         self._changed = changed
         self._held: dict[AttemptKey, _Postponed] = {}
         self._failed: set[AttemptKey] = set()
+        self._has_new = False
         self._more = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
     def entries(self) -> list[Entry]:
         """Return the reports, as the journal takes them."""
         return [(held.epoch, held.report) for held in self._held.values()]
+
+    def take_new(self) -> bool:
+        """Return whether a report has come since the last call."""
+        new, self._has_new = self._has_new, False
+        return new
 
     def trouble(self) -> str | None:
         """Return what is repeated, why, when next and what ends it; the same text until it changes."""
@@ -84,6 +90,7 @@ class PostponedReports:
         if held is None:
             held = _Postponed(epoch, report, error, Backoff(POSTPONED_POLICY), 0.0)
             self._held[report.key] = held
+            self._has_new = True
         self._failed.add(report.key)
         pause = held.backoff.next_pause(error)
         held.due = self._loop.time() + pause

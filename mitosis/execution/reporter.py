@@ -170,7 +170,7 @@ class Reporter:
             while not (await asyncio.wait([sending], timeout=DURABLE_AFTER_SECONDS))[0]:
                 await self._write(durable=True)
             await sending
-            if self._postponed.entries():  # in the journal before they leave the queue
+            if self._postponed.take_new():  # in the journal before they leave the queue
                 await self._write(durable=False)
         finally:
             sending.cancel()

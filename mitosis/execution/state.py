@@ -21,6 +21,8 @@ LONG_ENOUGH_SECONDS = 0.01
 """The time of a message to a worker and back is nothing beside a task that takes so long."""
 CREDIT_SECONDS = 0.02
 MOST_CREDIT = 64
+MOST_SPEC_BYTES = 256 * 1024
+"""Of the specifications that a worker holds, if it holds more than one."""
 START_ATTEMPTS = 3
 """After so many failed starts in a row another host is tried (protocol P7)."""
 

@@ -10,6 +10,7 @@ import select
 import signal
 import time
 from collections import deque
+from collections.abc import Sequence
 
 import msgspec
 
@@ -115,6 +116,8 @@ class Worker:
         self._queue: deque[RunTask] = deque()
         self._reports = ReportBatch(self._channel.send)
         self._notice = StartNotice(self._channel.send)
+        self._kind: str | Sequence[str] | None = None
+        """The handler or program of the last task: another one may take longer."""
         self._paused = False
         self._shutdown: Shutdown | None = None
         self._ran = 0
@@ -267,8 +270,17 @@ class Worker:
         if spec.timeout_seconds is not None:
             overdue = spec.timeout_seconds + spec.kill_grace_seconds + _OVERDUE_MARGIN_SECONDS
             overdue += STALL_SECONDS if spec.stream_output else 0.0
-        if self._notice.begin(task.key, overdue, at_once=spec.stream_output):
+        kind = spec.handler or (spec.command or ())[:1]
+        at_once = spec.stream_output or kind != self._kind
+        self._kind = kind
+        if self._notice.begin(task.key, overdue, at_once=at_once):
             self._reports.flush()  # in code in C nothing is sent
+
+    def _say_late_start(self) -> None:
+        """Say the start of a task that has run for some milliseconds, and send the results before it."""
+        if self._notice.is_due:
+            self._reports.flush()
+            self._notice.send()
 
     def _finish(self, task: RunTask, ended: Ended, *, at_once: bool) -> None:
         """Queue its report; send it ``at_once`` if the agent has its output, so that it never runs again."""
@@ -409,7 +421,7 @@ class Worker:
         self._end_with_zygote()
         if not self._channel.intact:
             return
-        self._notice.send_if_due()
+        self._say_late_start()
         self._take_messages()
         self._births.reap_orphans()
         if self._limit.exceeded():
@@ -459,7 +471,7 @@ class Worker:
             for stream in (self._streams.stdout, self._streams.stderr):
                 if fd == stream.read_fd:
                     stream.read()
-        self._notice.send_if_due()
+        self._say_late_start()
         if self._reports.is_due:
             self._reports.flush()
 

@@ -88,7 +88,7 @@ class Ended:
     @property
     def seconds(self) -> float:
         """How long it ran; 0 if it never started."""
-        return 0.0 if self.started_at is None else self.finished_at - self.started_at
+        return 0.0 if self.started_at is None else max(0.0, self.finished_at - self.started_at)
 
     def outcome(self) -> Outcome:
         if self.kind is None:

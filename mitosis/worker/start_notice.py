@@ -50,10 +50,10 @@ class StartNotice:
         """Return when (``time.monotonic``) :meth:`send` is due; None: nothing is to be sent."""
         return self._due_at if self._message is not None else None
 
-    def send_if_due(self) -> None:
-        """Send the message if the task has run for long enough."""
-        if self._message is not None and time.monotonic() >= self._due_at:
-            self.send()
+    @property
+    def is_due(self) -> bool:
+        """Whether the task has run for so long that its start is to be said."""
+        return self._message is not None and time.monotonic() >= self._due_at
 
     def end(self, seconds: float | None) -> None:
         """Note that the task is over; ``seconds``: how long it ran, None if it has not started."""

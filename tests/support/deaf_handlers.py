@@ -12,6 +12,14 @@ def note(path: str, number: int) -> None:
     os.close(descriptor)
 
 
+def work_then_wait_in_c(path: str, seconds: float) -> None:
+    """Compute for so long, with turns for the worker, then :func:`wait_in_c`."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        pass
+    wait_in_c(path)
+
+
 def wait_in_c(path: str) -> None:
     """Wait for the file, with no signal delivered, so that the worker gets no turn."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())

@@ -101,6 +101,39 @@ def test_results_do_not_wait_behind_a_task_that_may_be_long(tmp_path: Path) -> N
         host.finished()
 
 
+def test_nor_behind_one_that_says_its_start_late(tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    name = "tests.support.deaf_handlers:work_then_wait_in_c"
+    deaf, short = ({"handler": name, "arguments": [str(go), seconds]} for seconds in (0.015, 0.0))
+    with worker_host(tmp_path, python_path=(str(ROOT),)) as host:
+        host.spawn()
+        go.touch()
+        host.submit(*[short] * 40)
+        host.finished(40)
+        go.unlink()
+        host.inbox[TaskStarted].clear()
+        Path(f"{go}.short").touch()
+        quick = {"handler": name, "arguments": [f"{go}.short", 0.0]}
+        host.submit(*[quick] * 3, deaf, first_id=41)
+        assert host.started().key.task_id == 44
+        assert [report.task_id for report in host.finished(3)] == [41, 42, 43]
+        go.touch()
+        host.finished()
+
+
+def test_nor_behind_one_of_another_kind(tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    deaf = {"handler": "tests.support.deaf_handlers:wait_in_c", "arguments": [str(go)]}
+    with worker_host(tmp_path, python_path=(str(ROOT),)) as host:
+        host.spawn()
+        host.submit(*[SHORT] * 20)
+        host.finished(20)
+        host.submit(*[SHORT] * 3, deaf, first_id=21)
+        assert [report.task_id for report in host.finished(3)] == [21, 22, 23]
+        go.touch()
+        host.finished()
+
+
 def test_reports_come_in_batches_of_half_a_credit_at_most(host: WorkerHost) -> None:
     host.submit(*[SHORT] * 100)
     sizes: list[int] = []

@@ -447,3 +447,15 @@ def test_a_task_that_must_be_alone_waits_for_the_others_and_holds_them_up() -> N
     out = session.ended(20)
     assert out[0] == Report((report(20),), urgent=True)
     assert isinstance(out[1], Claim)
+
+
+def test_a_worker_holds_few_short_tasks_with_large_arguments() -> None:
+    session = Session()
+    session.begin()
+    session.state.mean_seconds = 0.0001
+    large = msgspec.Raw(b'"' + b"x" * 100_000 + b'"')
+    tasks = tuple(ClaimedTask(task_id=n, attempt=1, spec=large) for n in range(1, 21))
+    session.state.asked = len(tasks)
+    told = session(Claimed(session.state.claim_seq, ACTIVE, tasks))
+    assert sent(told) == [1, 2]
+    assert sent(session.began(1)) == [3]

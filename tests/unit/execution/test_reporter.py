@@ -153,6 +153,28 @@ async def test_a_disk_that_blocks_holds_up_nothing_but_the_journal(
         assert it.api.acknowledged == {1}
 
 
+async def test_a_report_that_stays_postponed_does_not_hold_up_others_when_the_disk_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with agent(tmp_path) as it:
+        it.api.broken = {1}
+        it.api.open = True
+        it.ended(1)
+        await wait_until_async(lambda: it.left_by_a_kill() == {1})
+        blocked, freed, write = threading.Event(), threading.Event(), it.journal.write
+
+        def blocking(*given: Any, **more: Any) -> None:
+            blocked.set()
+            assert freed.wait(5), "nothing else went on meanwhile"
+            write(*given, **more)
+
+        monkeypatch.setattr(it.journal, "write", blocking)
+        for number in (2, 3):
+            it.ended(number)
+            await wait_until_async(lambda: len(it.api.acknowledged) == number - 1)  # noqa: B023 - at once
+        freed.set()
+
+
 async def test_what_is_acknowledged_at_once_is_not_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
