@@ -10,7 +10,6 @@ import select
 import signal
 import time
 from collections import deque
-from collections.abc import Sequence
 
 import msgspec
 
@@ -116,8 +115,6 @@ class Worker:
         self._queue: deque[RunTask] = deque()
         self._reports = ReportBatch(self._channel.send)
         self._notice = StartNotice(self._channel.send)
-        self._kind: str | Sequence[str] | None = None
-        """The handler or program of the last task: another one may take longer."""
         self._paused = False
         self._shutdown: Shutdown | None = None
         self._ran = 0
@@ -270,10 +267,8 @@ class Worker:
         if spec.timeout_seconds is not None:
             overdue = spec.timeout_seconds + spec.kill_grace_seconds + _OVERDUE_MARGIN_SECONDS
             overdue += STALL_SECONDS if spec.stream_output else 0.0
-        kind = spec.handler or (spec.command or ())[:1]
-        at_once = spec.stream_output or kind != self._kind
-        self._kind = kind
-        if self._notice.begin(task.key, overdue, at_once=at_once):
+        kind = spec.handler or (spec.command or ("",))[0]
+        if self._notice.begin(task.key, kind, overdue, at_once=spec.stream_output):
             self._reports.flush()  # in code in C nothing is sent
 
     def _say_late_start(self) -> None:
@@ -407,9 +402,7 @@ class Worker:
             if not reap_any():
                 self._limit.found(len(kill_below(os.getpid())))
             return kill_all_below(_LEFTOVERS_SECONDS)
-        except (
-            OSError
-        ):  # no descriptor is left to look for them; the zygote does when this process ends
+        except OSError:  # no descriptor is left to look; the zygote does when this process ends
             return False
 
     def _renew_for(self, left: str | None) -> None:

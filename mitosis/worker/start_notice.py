@@ -23,11 +23,15 @@ class StartNotice:
         self._message: TaskStarted | None = None
         self._due_at = 0.0
         self._mean_seconds: float | None = None
+        self._kind = ""
 
-    def begin(self, key: AttemptKey, overdue_seconds: float | None, *, at_once: bool) -> bool:
+    def begin(
+        self, key: AttemptKey, kind: str, overdue_seconds: float | None, *, at_once: bool
+    ) -> bool:
         """Note that a task starts; send that at once unless the tasks before it were short.
 
-        With a time after which it is overdue it is sent at once too: the agent counts from then.
+        Those of another ``kind`` (handler or program) say nothing about it. With a time after which it is
+        overdue it is sent at once too: the agent counts from then.
 
         Returns:
             whether it is sent.
@@ -35,7 +39,8 @@ class StartNotice:
         self._message = TaskStarted(key, time.time(), overdue_seconds)
         self._due_at = time.monotonic() + LATE_SECONDS
         short = self._mean_seconds is not None and self._mean_seconds <= LATE_SECONDS
-        if short and not at_once and overdue_seconds is None:
+        same, self._kind = kind == self._kind, kind
+        if short and same and not at_once and overdue_seconds is None:
             return False
         self.send()
         return True

@@ -41,7 +41,7 @@ def notice(said: list[TaskStarted], clock: Clock) -> StartNotice:
 def after(notice: StartNotice, *seconds: float) -> StartNotice:
     """Let tasks of these lengths run."""
     for one in seconds:
-        notice.begin(KEY, None, at_once=True)
+        notice.begin(KEY, "program", None, at_once=True)
         notice.end(one)
     return notice
 
@@ -52,7 +52,7 @@ def test_a_start_is_said_at_once_unless_the_tasks_before_were_short(
 ) -> None:
     after(notice, *seconds)
     said.clear()
-    notice.begin(KEY, None, at_once=False)
+    notice.begin(KEY, "program", None, at_once=False)
     assert said == [TaskStarted(KEY, 100.0)]
     assert notice.due_at() is None
 
@@ -63,8 +63,15 @@ def test_so_is_one_that_the_agent_counts_from(
 ) -> None:
     after(notice, 0.0001)
     said.clear()
-    notice.begin(KEY, overdue, at_once=at_once)
+    notice.begin(KEY, "program", overdue, at_once=at_once)
     assert said == [TaskStarted(KEY, 100.0, overdue)]
+
+
+def test_so_is_one_of_another_program(notice: StartNotice, said: list[TaskStarted]) -> None:
+    after(notice, 0.0001)
+    said.clear()
+    notice.begin(KEY, "another", None, at_once=False)
+    assert said == [TaskStarted(KEY, 100.0)]
 
 
 def test_a_short_task_says_it_only_when_it_is_late(
@@ -72,18 +79,20 @@ def test_a_short_task_says_it_only_when_it_is_late(
 ) -> None:
     after(notice, 0.0001)
     said.clear()
-    notice.begin(KEY, None, at_once=False)
-    notice.send_if_due()
+    notice.begin(KEY, "program", None, at_once=False)
     assert not said
+    assert not notice.is_due
     due = notice.due_at()
     assert due is not None
     clock.now = due
-    notice.send_if_due()
-    notice.send_if_due()
+    assert notice.is_due
+    notice.send()
+    assert not notice.is_due
+    notice.send()
     assert said == [TaskStarted(KEY, 100.0)], "once, with the time of its start"
     notice.end(LATE_SECONDS)
-    notice.begin(KEY, None, at_once=False)
+    notice.begin(KEY, "program", None, at_once=False)
     notice.end(0.0001)
     clock.now += 1
-    notice.send_if_due()
-    assert len(said) == 1, "the second was over before"
+    assert not notice.is_due, "the second was over before"
+    assert len(said) == 1
