@@ -64,7 +64,7 @@ from mitosis.execution.events import (
     WorkerReady,
 )
 from mitosis.execution.starved import on_not_begun, on_paused
-from mitosis.execution.state import MOST_CREDIT, MOST_SPEC_BYTES, State, Task, Worker
+from mitosis.execution.state import State, Task, Worker
 from mitosis.execution.unstarted import on_looked, withdrawn
 from mitosis.ipc.messages import EncodedReport
 from mitosis.retry_policy import RetryPolicy
@@ -431,21 +431,13 @@ def _dispatch(state: State) -> list[Instruction]:
     while state.ready and loads and loads[0][0] < state.credit:
         load, place = loads[0]
         worker, task = with_room[place], state.ready[0]
-        if load and not _fits(worker, task):
+        if load and not worker.fits(task):
             break
         heapq.heapreplace(loads, (load + 1, place))
         state.ready.popleft()
         worker.unstarted[task.key] = task
         sent.setdefault(worker.slot, []).append(task)
     return out + [send(state.workers[slot], tasks) for slot, tasks in sent.items()]
-
-
-def _fits(worker: Worker, task: Task) -> bool:
-    """Return whether a worker may hold this task too: credit counts time, not bytes."""
-    if len(task.spec) <= MOST_SPEC_BYTES // MOST_CREDIT:
-        return True
-    held = sum(len(other.spec) for other in worker.unstarted.values())
-    return held + len(task.spec) <= MOST_SPEC_BYTES
 
 
 def _room(state: State, worker: Worker) -> int:

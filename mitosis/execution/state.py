@@ -82,6 +82,13 @@ class Worker:
         """Note that a :class:`~mitosis.execution.events.Recall` is sent."""
         self.recalled, self.recall_looks = True, 0
 
+    def fits(self, task: Task) -> bool:
+        """Return whether it may hold this task too: credit counts time, not bytes."""
+        if len(task.spec) <= MOST_SPEC_BYTES // MOST_CREDIT:
+            return True
+        held = sum(len(other.spec) for other in self.unstarted.values())
+        return held + len(task.spec) <= MOST_SPEC_BYTES
+
     @property
     def available(self) -> bool:
         return self.phase in (WorkerState.IDLE, WorkerState.EXECUTING)
