@@ -426,15 +426,14 @@ def _dispatch(state: State) -> list[Instruction]:
         return out
     with_room = kept_free(state, [worker for worker in state.workers if _room(state, worker)])
     sent: dict[int, list[Task]] = {}
-    loads = [(worker.load, place) for place, worker in enumerate(with_room)]
-    heapq.heapify(loads)
+    loads = sorted((worker.load, place) for place, worker in enumerate(with_room))  # a heap
     while state.ready and loads and loads[0][0] < state.credit:
         load, place = loads[0]
-        worker, task = with_room[place], state.ready[0]
-        if load and not worker.fits(task):
+        worker = with_room[place]
+        if load and not worker.fits(state.ready[0]):
             break
         heapq.heapreplace(loads, (load + 1, place))
-        state.ready.popleft()
+        task = state.ready.popleft()
         worker.unstarted[task.key] = task
         sent.setdefault(worker.slot, []).append(task)
     return out + [send(state.workers[slot], tasks) for slot, tasks in sent.items()]
