@@ -29,6 +29,7 @@ from mitosis.store.groups.explain import explain_task
 from mitosis.store.groups.views import read_group
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.release import release_lease
+from mitosis.store.tasks import submit
 from mitosis.store.tasks.cancel import cancel_tasks
 from mitosis.store.tasks.retry import retry_tasks
 from mitosis.store.tasks.views import list_tasks, read_task
@@ -190,7 +191,13 @@ async def test_parents_that_have_ended_contribute_at_once(database: str) -> None
         await w.check()
 
 
-async def test_a_child_submitted_while_others_are_resolved_is_resolved_once(database: str) -> None:
+async def test_a_child_submitted_while_others_are_resolved_is_resolved_once(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The parent ends after the submit has looked for what is to be resolved, and before it locks."""
+
+    async def nothing(*_: object) -> None: ...
+
     async with world(database) as w:
         group = await w.group()
         parent, other = (await w.submit(group, 2)).task_ids
@@ -200,6 +207,7 @@ async def test_a_child_submitted_while_others_are_resolved_is_resolved_once(data
         number = await number_of(w, group)
         async with w.database.transaction() as connection:
             await resolve_some(connection, number, most=2)
+        monkeypatch.setattr(submit, "resolve_earlier", nothing)
         await w.submit_tasks(group, [after(parent, other)])
         await resolve_all(w.store)
         waiting = await w.rows("SELECT waits_for FROM open_task WHERE state = 2")
