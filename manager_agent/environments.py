@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TypeVar
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from manager_agent.affinity import plan_cpus
 from manager_agent.agent_api import AgentApi
@@ -33,7 +33,7 @@ from mitosis.contracts.errors import (
 from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.lifecycle import EnvironmentState
 from mitosis.execution.backoff import until_reached
-from mitosis.execution.leftovers import HOOK_RUN, end_daemons
+from mitosis.execution.leftovers import HOOK_RUN, end_daemons, hook_run
 from mitosis.retry_policy import Backoff, RetryPolicy
 
 DEBTS = RetryPolicy(first_seconds=10.0, longest_seconds=300.0, jitter=0.0)
@@ -162,7 +162,7 @@ class Environments:
                     verdict=HookVerdict.READY, message="prepared before"
                 )
             refused = self._check_plan(grant)
-            began = None if refused is not None else self._beginning(grant)
+            began = None if refused is not None else self._setup_begins(grant)
             was_ready = grant.environment_state is EnvironmentState.READY
             if not was_ready or began is not None:
                 # One that was ready counts as ready until this setup has ended.
@@ -239,11 +239,16 @@ class Environments:
         if grant.environment_state is not EnvironmentState.READY:  # no setup has started
             await self._change(grant.task_group_id, event="cleaned")
 
-    def _beginning(self, grant: LeaseGrant) -> HookReport | None:
-        """Return the report that the setup hook begins, which stays if this process dies."""
+    def _setup_begins(self, grant: LeaseGrant) -> HookReport | None:
+        """Return the report that the setup hook begins."""
         group, hook = grant.task_group_id, grant.environment_setup_hook
-        steps = (_step("probe", group, grant.environment_probe), _step("setup hook", group, hook))
-        if hook is None or any(self._refusal(step) for step in steps):
+        return self._beginning(
+            _step("setup hook", group, hook), _step("probe", group, grant.environment_probe)
+        )
+
+    def _beginning(self, hook: Step | None, *others: Step | None) -> HookReport | None:
+        """Return the report that a hook begins, which stays if this process dies; None if none runs."""
+        if hook is None or any(self._refusal(step) for step in (hook, *others)):
             return None
         return HookReport(state="running", started_at=datetime.now(UTC))
 
@@ -300,21 +305,25 @@ class Environments:
             grant = await until_reached(lambda: self._api.environment(task_group_id))
             if grant.state is EnvironmentState.GONE:
                 return HookOutcome(verdict=HookVerdict.CLEANED, message="nothing was left")
-            if grant.state is not EnvironmentState.TEARING_DOWN:
-                await self._change(task_group_id, event="tear_down")
+            hook = grant.environment_teardown_hook
+            began = self._beginning(_step("teardown hook", task_group_id, hook))
+            if grant.state is not EnvironmentState.TEARING_DOWN or began is not None:
+                await self._change(task_group_id, event="tear_down", hook=began)
         except NotFound:
             return HookOutcome(verdict=HookVerdict.CLEANED, message="nothing was left")
         except MitosisError as error:
             return lease_lost(error)
         await self.stop_setup(task_group_id)  # confirmed: nothing of it is needed any more
-        return await self._tear_down(grant)
+        return await self._tear_down(grant, began)
 
-    async def _tear_down(self, grant: EnvironmentGrant) -> HookOutcome:
+    async def _tear_down(self, grant: EnvironmentGrant, began: HookReport | None) -> HookOutcome:
         group = grant.task_group_id
         self._distrust(group)
         names = (group, grant.task_group_name, grant.group_name)
         hook = grant.environment_teardown_hook
         result = await self._run("teardown hook", hook, names, grant.worker_count)
+        if result is not None and began is not None:
+            result = replace(result, started_at=began.started_at)
         if result is not None and not result.begun:
             return await self._owe(group, result)
         self._debts.pop(group, None)
@@ -374,7 +383,7 @@ class Environments:
                 "MITOSIS_GROUP_NAME": group_name,
                 "MITOSIS_WORKER_COUNT": str(worker_count),
                 "MITOSIS_MANAGER_ID": str(self._manager_id),
-                HOOK_RUN: f"{kind.split()[0]}-{uuid4().hex}",
+                HOOK_RUN: hook_run(kind.split()[0], str(self._manager_id), str(group)),
             }
             with self._steps.during(step):
                 result = await run_hook(hook, variables, keeps_daemons=kind == "setup hook")

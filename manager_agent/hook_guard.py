@@ -19,6 +19,8 @@ LOOKS_WITHOUT = 2
 """So many looks in a row find nothing when all is killed: one may miss a process that calls exec."""
 PAUSE_SECONDS = 0.02
 """Between two looks."""
+_LINKS_OF_ONE_THREAD = 3
+"""Of /proc/PID/task: itself, its parent and one for each thread. Source: proc_pid_task(5)."""
 
 
 def main() -> None:
@@ -54,13 +56,29 @@ def _with(entry: bytes) -> list[int]:
     for name in os.listdir("/proc"):  # noqa: PTH208 - pathlib takes longer to import than all the rest
         if name.isdigit():
             try:
-                with open(f"/proc/{name}/environ", "rb") as file:  # noqa: PTH123 - as above
-                    variables = file.read().split(b"\0")
+                found += [int(name)] if entry in _environment(f"/proc/{name}") else []
             except OSError:
                 continue
-            if entry in variables:
-                found.append(int(name))
     return found
+
+
+def _environment(folder: str) -> list[bytes]:
+    """Return the entries of a process; one lives whose first thread has ended."""
+    entries = _entries(folder)
+    if not entries and os.stat(f"{folder}/task").st_nlink > _LINKS_OF_ONE_THREAD:  # noqa: PTH116 - as above
+        for thread in os.listdir(f"{folder}/task"):  # noqa: PTH208 - as above
+            entries = entries or _entries(f"{folder}/task/{thread}")
+    return entries
+
+
+def _entries(folder: str) -> list[bytes]:
+    """Return the environment of a process or thread; that of one that has ended is empty."""
+    try:
+        with open(f"{folder}/environ", "rb") as file:  # noqa: PTH123 - as above
+            text = file.read()
+    except ProcessLookupError:
+        return []
+    return text.split(b"\0") if text else []
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ MAX_DURATION = timedelta(days=3650)
 MOST_CHARACTERS = 100
 """Of a text: the pattern takes time that grows with the square of its length."""
 MOST_SECONDS = 1e18
-"""Larger integers may not fit into a float."""
+"""Of an integer: a larger one may not fit into a float."""
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
@@ -39,7 +39,9 @@ def parse_duration(value: object) -> timedelta:
 
 def _seconds(value: object) -> float | None:
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value) if abs(value) < MOST_SECONDS else math.inf
+        if isinstance(value, int):
+            value = max(-MOST_SECONDS, min(value, MOST_SECONDS))
+        return float(value)
     if isinstance(value, str) and len(value) <= MOST_CHARACTERS:
         text = value.strip().replace(" ", "")
         if re.fullmatch(r"\d+(?:\.\d+)?", text):

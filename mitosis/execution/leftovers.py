@@ -12,7 +12,8 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from uuid import uuid4
 
 import psutil
 
@@ -24,7 +25,7 @@ GROUP = "MITOSIS_TASK_GROUP_UUID"
 OF_WORKERS = "MITOSIS_WORKER_ENDPOINT"
 """In the environment of a zygote and its descendants, not of hooks."""
 HOOK_RUN = "MITOSIS_HOOK_RUN"
-"""In the environment of a hook and its descendants: what it is, and which run of it."""
+"""In the environment of a hook and its descendants: see :func:`hook_run`."""
 OF_PROBE = "probe-"
 """The value begins so for a probe, which leaves nothing that tasks need."""
 GRACE_SECONDS = 5.0
@@ -33,8 +34,21 @@ LIMIT_SECONDS = 10.0
 _LOOKS_WITHOUT = 2
 """So many looks in a row find nothing when all has ended: one may miss a process that calls exec."""
 _PAUSE_SECONDS = 0.02
+_LINKS_OF_ONE_THREAD = 3
+"""Of /proc/PID/task: itself, its parent and one for each thread. Source: proc_pid_task(5)."""
 
 log = logging.getLogger(__name__)
+
+
+def hook_run(kind: str, manager_id: str, task_group: str) -> str:
+    """Return a value of MITOSIS_HOOK_RUN for one run of a hook; it says of what, if nothing else is kept.
+
+    Args:
+        kind: ``setup``, ``teardown`` or ``probe``.
+        manager_id: of this agent.
+        task_group: its UUID.
+    """
+    return f"{kind}-{manager_id}-{task_group}-{uuid4().hex}"
 
 
 def kill_leftovers(manager_id: str, prepared: Collection[str] = ()) -> int:
@@ -49,8 +63,7 @@ def kill_leftovers(manager_id: str, prepared: Collection[str] = ()) -> int:
     """
     killed: set[int] = set()
     deadline = time.monotonic() + LIMIT_SECONDS
-    spared = [(GROUP, group) for group in prepared]
-    while found := list(_leftovers((MANAGER, manager_id), spared)):
+    while found := list(_leftovers(manager_id, prepared)):
         if time.monotonic() > deadline:
             log.error("leftovers.not_killed", extra={"pids": found})
             break
@@ -72,8 +85,7 @@ async def end_daemons(manager_id: str, task_group: str) -> int:
     Returns:
         How many there were.
     """
-    manager, group = (MANAGER, manager_id), (GROUP, task_group)
-    ended = await _end(lambda: _daemons(manager, group))
+    ended = await _end(lambda: _daemons(manager_id, task_group))
     if ended:
         log.info("daemons.ended", extra={"count": ended, "task_group": task_group})
     return ended
@@ -88,7 +100,7 @@ async def end_hook_run(run: str) -> int:
     Returns:
         How many there were.
     """
-    ended = await _end(lambda: (pid for pid, _ in _processes_of((HOOK_RUN, run))))
+    ended = await _end(lambda: (pid for pid, _ in _processes_with((HOOK_RUN, run))))
     if ended:
         log.info("daemons.ended", extra={"count": ended, "hook_run": run})
     return ended
@@ -102,7 +114,7 @@ async def end_workers(manager_id: str) -> int:
     Returns:
         How many there were.
     """
-    ended = await _end(lambda: _workers((MANAGER, manager_id)))
+    ended = await _end(lambda: _workers(manager_id))
     if ended:
         log.warning("workers.outlived_their_zygote", extra={"count": ended})
     return ended
@@ -127,48 +139,85 @@ async def _end(find: Callable[[], Iterator[int]]) -> int:
     return len(signalled)
 
 
-def _workers(manager: Variable) -> Iterator[int]:
+def _workers(manager_id: str) -> Iterator[int]:
     """Yield live workers of this manager, and what is below them."""
-    for pid, variables in _processes_of(manager):
+    for pid, variables in _processes_with((MANAGER, manager_id)):
         if OF_WORKERS in variables:
             yield pid
 
 
-def _daemons(manager: Variable, group: Variable) -> Iterator[int]:
+def _daemons(manager_id: str, task_group: str) -> Iterator[int]:
     """Yield live processes of this group that are not below a worker."""
-    for pid, variables in _processes_of(manager):
-        if group in variables.items() and OF_WORKERS not in variables:
+    for pid, variables in _processes_of(manager_id):
+        if _is_of(variables, task_group) and OF_WORKERS not in variables:
             yield pid
 
 
-def _leftovers(manager: Variable, spared: Collection[Variable]) -> Iterator[int]:
+def _leftovers(manager_id: str, spared: Collection[str]) -> Iterator[int]:
     """Yield live processes of this manager, but not daemons of the groups that are spared."""
-    for pid, variables in _processes_of(manager):
+    for pid, variables in _processes_of(manager_id):
         of_setup = OF_WORKERS not in variables and not _of_probe(variables)
-        if not (of_setup and any(group in variables.items() for group in spared)):
+        if not (of_setup and any(_is_of(variables, group) for group in spared)):
             yield pid
+
+
+def _is_of(variables: Mapping[str, str], task_group: str) -> bool:
+    return variables.get(GROUP) == task_group or f"-{task_group}-" in variables.get(HOOK_RUN, "")
 
 
 def _of_probe(variables: Mapping[str, str]) -> bool:
     return variables.get(HOOK_RUN, "").startswith(OF_PROBE)
 
 
-def _processes_of(manager: Variable) -> Iterator[tuple[int, Mapping[str, str]]]:
+def _processes_of(manager_id: str) -> Iterator[tuple[int, Mapping[str, str]]]:
+    """Yield the live processes of a manager, also those that have kept only MITOSIS_HOOK_RUN."""
+    yield from _processes_with((MANAGER, manager_id), os.fsencode(f"-{manager_id}-"))
+
+
+def _processes_with(
+    variable: Variable, of_hook: bytes | None = None
+) -> Iterator[tuple[int, Mapping[str, str]]]:
     """Yield the live processes that were started with this variable, and their environments.
 
     Leaves out this process, its ancestors, and processes of other users, which cannot be read.
+
+    Args:
+        variable: name and value.
+        of_hook: or with this in the value of MITOSIS_HOOK_RUN.
     """
     me = psutil.Process()
     own = {me.pid, *(process.pid for process in me.parents())}
-    entry = os.fsencode("=".join(manager))
+    entry, name = os.fsencode("=".join(variable)), os.fsencode(f"{HOOK_RUN}=")
     for pid in psutil.pids():
         if pid in own:
             continue
-        with contextlib.suppress(OSError):
-            with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - half as long as pathlib
-                entries = file.read().split(b"\0")  # empty of a zombie
-            if entry in entries:
-                yield pid, dict(_variable(one) for one in entries if b"=" in one)
+        entries = _environment(pid)
+        if entry in entries or (
+            of_hook and any(of_hook in one for one in entries if one.startswith(name))
+        ):
+            yield pid, dict(_variable(one) for one in entries if b"=" in one)
+
+
+def _environment(pid: int) -> Sequence[bytes]:
+    """Return the entries of a live process that can be read; one lives whose first thread has ended."""
+    folder = f"/proc/{pid}"
+    try:
+        if entries := _entries(folder):
+            return entries
+        if os.stat(f"{folder}/task").st_nlink <= _LINKS_OF_ONE_THREAD:  # noqa: PTH116 - often
+            return ()
+        threads = os.listdir(f"{folder}/task")  # noqa: PTH208 - as above
+        return next(filter(None, (_entries(f"{folder}/task/{one}") for one in threads)), ())
+    except OSError:  # it has ended, or is another user's
+        return ()
+
+
+def _entries(folder: str) -> Sequence[bytes]:
+    """Return the environment of a process or thread; that of one that has ended is empty."""
+    with contextlib.suppress(ProcessLookupError), open(f"{folder}/environ", "rb") as file:  # noqa: PTH123 - half as long as pathlib
+        if text := file.read():
+            return text.split(b"\0")
+    return ()
 
 
 def _variable(entry: bytes) -> Variable:

@@ -50,8 +50,13 @@ SELECT (SELECT count(*) FROM (SELECT o.started_at FROM open_task AS o
        coalesce((SELECT json_agg(r ORDER BY r.started_at) FROM (
          SELECT h.kind, CASE WHEN h.state = 'running'
                               AND (h.finished_at IS NOT NULL
-                                   OR NOT EXISTS (SELECT FROM leases AS l
-                                                   WHERE l.epoch = h.epoch AND l.state <> 'ended'))
+                                   OR (h.kind = 'setup'
+                                       AND NOT EXISTS (SELECT FROM leases AS l
+                                                        WHERE l.epoch = h.epoch AND l.state <> 'ended'))
+                                   OR (h.kind = 'teardown'
+                                       AND NOT EXISTS (SELECT FROM environments AS e
+                                                        WHERE e.group_id = h.group_id AND e.manager_id = h.manager_id
+                                                          AND e.state = 'tearing_down')))
                              THEN 'interrupted' ELSE h.state END AS state, (SELECT m.name FROM managers AS m WHERE m.id = h.manager_id) AS manager_name, h.exit_code, h.signal, h.message, h.stdout_tail,
                 h.stderr_tail, h.started_at, h.finished_at
            FROM hook_runs AS h

@@ -175,7 +175,15 @@ async def test_the_teardown_of_a_setup_that_failed_half_way_runs_at_once(
         assert not staged.exists()
         assert api.environment is EnvironmentState.GONE
         recorded = [(c.event, c.hook.state if c.hook else None) for c in api.changes]
-        assert recorded[1:] == [("setup_failed", "failed"), ("cleaned", "succeeded")]
+        assert recorded[1:] == [
+            ("setup_failed", "failed"),
+            ("tear_down", "running"),
+            ("cleaned", "succeeded"),
+        ]
+        begun, ended = (change.hook for change in api.changes[2:])
+        assert begun is not None
+        assert ended is not None
+        assert begun.started_at == ended.started_at, "one run"
 
 
 async def test_the_teardown_of_a_failed_setup_is_owed_when_the_agent_is_killed(
@@ -194,6 +202,8 @@ async def test_the_teardown_of_a_failed_setup_is_owed_when_the_agent_is_killed(
         async with running_agent(api, tmp_path):
             await until(lambda: api.environment is EnvironmentState.GONE)
             assert not staged.exists()
+        hooks = [one.hook for one in api.changes if one.event == "tear_down"]
+        assert [hook.state for hook in hooks if hook is not None] == ["running"] * 2
 
 
 async def test_setup_runs_again_in_another_instance_of_the_file_system(

@@ -1,6 +1,7 @@
 """However a hook ends, nothing that it has started runs then; only what a succeeded setup leaves stays."""
 
 import asyncio
+import sys
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
@@ -202,3 +203,58 @@ async def test_nothing_of_a_hook_runs_when_the_agent_has_stopped_it(
                 assert not started.left()
         running.cancel()
         assert not started.left()
+
+
+MANAGER, GROUP = str(uuid.uuid4()), str(uuid.uuid4())
+FIRST_THREAD_ENDS = """
+import ctypes, pathlib, sys, threading, time
+threading.Thread(target=time.sleep, args=(300,)).start()
+pathlib.Path(sys.argv[1]).touch()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+async def swept_at_the_teardown(_: str) -> None:
+    await leftovers.end_daemons(MANAGER, GROUP)
+
+
+async def swept_by_the_next_agent(_: str) -> None:
+    await asyncio.to_thread(leftovers.kill_leftovers, MANAGER)
+
+
+async def ended_with_its_run(run: str) -> None:
+    await leftovers.end_hook_run(run)
+
+
+async def killed_by_the_guard(run: str) -> None:
+    await asyncio.to_thread(hook_guard._kill_all, f"{leftovers.HOOK_RUN}={run}".encode())
+
+
+@pytest.mark.parametrize("keeps", ["all variables", "the one of the run"])
+@pytest.mark.parametrize("first_thread", ["lives", "has ended"])
+@pytest.mark.parametrize(
+    "finds",
+    [swept_at_the_teardown, swept_by_the_next_agent, ended_with_its_run, killed_by_the_guard],
+)
+async def test_a_daemon_is_found(
+    tmp_path: Path, finds: Callable[[str], Awaitable[None]], first_thread: str, keeps: str
+) -> None:
+    run = leftovers.hook_run("setup", MANAGER, GROUP)
+    variables = {leftovers.HOOK_RUN: run}
+    if keeps == "all variables":
+        variables |= {leftovers.MANAGER: MANAGER, leftovers.GROUP: GROUP}
+    there = tmp_path / "there"
+    command = ["sh", "-c", f"touch {there}; exec sleep 300"]
+    if first_thread == "has ended":
+        command = [sys.executable, "-I", "-S", "-c", FIRST_THREAD_ENDS, str(there)]
+    daemon = await asyncio.create_subprocess_exec(*command, env=variables)
+    try:
+        await until(there.exists)
+        if first_thread == "has ended":
+            await until(lambda: psutil.Process(daemon.pid).status() == psutil.STATUS_ZOMBIE)
+        assert await asyncio.to_thread(leftovers.kill_leftovers, MANAGER, [GROUP]) == 0
+        await finds(run)
+        await asyncio.wait_for(daemon.wait(), 10)
+    finally:
+        if daemon.returncode is None:
+            daemon.kill()

@@ -194,6 +194,39 @@ async def test_a_setup_that_has_not_ended_is_listed_as_interrupted(
         assert await listed() == ["interrupted"]
 
 
+async def test_a_teardown_that_has_not_ended_is_listed_as_interrupted(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, 1)
+        host = await w.leased_host(group)
+
+        async def listed() -> list[tuple[str, str]]:
+            return [(one.kind, one.state) for one in (await read_group(w.store, group)).hook_runs]
+
+        await w.cancel(group)
+        again = "2030-01-01T00:10:00Z"
+        await host.environment(group, "tear_down", hook=hook("running"))
+        assert await listed() == [("teardown", "running")]
+        await host.environment(group, "tear_down", hook=hook("running", started_at=again))
+        assert await listed() == [("teardown", "interrupted"), ("teardown", "running")]
+        ended = hook("succeeded", exit_code=0, started_at=again)
+        await host.environment(group, "cleaned", hook=ended)
+        assert await listed() == [("teardown", "interrupted"), ("teardown", "succeeded")]
+
+
+async def test_a_teardown_is_interrupted_once_it_is_owed(database: str) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, 1)
+        host = await w.leased_host(group)
+        await w.cancel(group)
+        await host.environment(group, "tear_down", hook=hook("running"))
+        await w.rows("UPDATE environments SET state = 'owed'")
+        assert [one.state for one in (await read_group(w.store, group)).hook_runs] == [
+            "interrupted"
+        ]
+
+
 async def test_a_setup_that_could_not_start_is_charged_to_the_host_and_tried_again(
     database: str,
 ) -> None:

@@ -310,6 +310,7 @@ async def test_an_end_changes_the_counters_a_start_does_not_and_no_trigger_does(
             "SELECT p.prosrc FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid"
             " WHERE NOT t.tgisinternal"
             " AND t.tgname NOT IN ('open_task_parent_ended', 'open_task_of_step_ended')"
+            " AND t.tgrelid <> 'schedules'::regclass"  # counts none either
         )
         assert not [row for row in functions if "UPDATE" in row["prosrc"]]
 
