@@ -66,17 +66,17 @@ def _environment(folder: str) -> list[bytes]:
     """Return the entries of a process; one lives whose first thread has ended."""
     entries = _entries(folder)
     if not entries and os.stat(f"{folder}/task").st_nlink > _LINKS_OF_ONE_THREAD:  # noqa: PTH116 - as above
-        for thread in os.listdir(f"{folder}/task"):  # noqa: PTH208 - as above
-            entries = entries or _entries(f"{folder}/task/{thread}")
+        threads = os.listdir(f"{folder}/task")  # noqa: PTH208 - as above
+        entries = _entries(f"{folder}/task/{threads[-1]}")
     return entries
 
 
 def _entries(folder: str) -> list[bytes]:
-    """Return the environment of a process or thread; that of one that has ended is empty."""
+    """Return the environment of a process or thread; that of one that has ended is empty, or root's."""
     try:
         with open(f"{folder}/environ", "rb") as file:  # noqa: PTH123 - as above
             text = file.read()
-    except ProcessLookupError:
+    except (ProcessLookupError, PermissionError):
         return []
     return text.split(b"\0") if text else []
 

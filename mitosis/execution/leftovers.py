@@ -207,17 +207,19 @@ def _environment(pid: int) -> Sequence[bytes]:
         if os.stat(f"{folder}/task").st_nlink <= _LINKS_OF_ONE_THREAD:  # noqa: PTH116 - often
             return ()
         threads = os.listdir(f"{folder}/task")  # noqa: PTH208 - as above
-        return next(filter(None, (_entries(f"{folder}/task/{one}") for one in threads)), ())
-    except OSError:  # it has ended, or is another user's
+        return _entries(f"{folder}/task/{threads[-1]}")
+    except OSError:  # it has ended
         return ()
 
 
 def _entries(folder: str) -> Sequence[bytes]:
-    """Return the environment of a process or thread; that of one that has ended is empty."""
-    with contextlib.suppress(ProcessLookupError), open(f"{folder}/environ", "rb") as file:  # noqa: PTH123 - half as long as pathlib
-        if text := file.read():
-            return text.split(b"\0")
-    return ()
+    """Return the environment of a process or thread; that of one that has ended is empty, or root's."""
+    try:
+        with open(f"{folder}/environ", "rb") as file:  # noqa: PTH123 - half as long as pathlib
+            text = file.read()
+    except (ProcessLookupError, PermissionError):
+        return ()
+    return text.split(b"\0") if text else ()
 
 
 def _variable(entry: bytes) -> Variable:
