@@ -2,7 +2,7 @@
 
 Owns all that the hook has started, daemons too, until none of it runs; only what a setup leaves running
 stays if it has succeeded. Knows no leases and no HTTP. If the agent dies before that, a guard beside the hook
-kills all of it (:mod:`manager_agent.hook_guard`). A hook that leaves a daemon behind ends with its own
+kills all of it (:mod:`mitosis.execution.hook_guard`). A hook that leaves a daemon behind ends with its own
 process, even if the daemon keeps the pipes open. A hook whose process cannot be made now has not run: its
 start is repeated for some seconds.
 """
@@ -21,13 +21,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from manager_agent import hook_guard
 from mitosis.concurrency import wait_event
 from mitosis.contracts.agent_http import HookReport
 from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.outcome import ExitKind, ExitReason
 from mitosis.contracts.process_starts import start_may_pass
 from mitosis.contracts.variables import without_settings
+from mitosis.execution import hook_guard
 from mitosis.execution.leftovers import HOOK_RUN, end_hook_run
 from mitosis.retry_policy import RetryPolicy
 

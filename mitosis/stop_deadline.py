@@ -18,7 +18,7 @@ STATUS = 70
 """The exit status of a stop that had to be forced (EX_SOFTWARE)."""
 LOG_SECONDS = 0.5
 GUARDED = "MITOSIS_HOOK_RUN="
-"""An argument of a guard begins so (``manager_agent/hook_guard.py``)."""
+"""An argument of a guard begins so (``mitosis/execution/hook_guard.py``)."""
 _ROUNDS = 5
 
 

@@ -12,10 +12,12 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from uuid import uuid4
 
 import psutil
+
+from mitosis.execution import hook_guard
 
 Variable = tuple[str, str]
 """Name and value."""
@@ -31,11 +33,6 @@ OF_PROBE = "probe-"
 GRACE_SECONDS = 5.0
 """From SIGTERM to SIGKILL."""
 LIMIT_SECONDS = 10.0
-_LOOKS_WITHOUT = 2
-"""So many looks in a row find nothing when all has ended: one may miss a process that calls exec."""
-_PAUSE_SECONDS = 0.02
-_LINKS_OF_ONE_THREAD = 3
-"""Of /proc/PID/task: itself, its parent and one for each thread. Source: proc_pid_task(5)."""
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +70,7 @@ def kill_leftovers(manager_id: str, prepared: Collection[str] = ()) -> int:
             except ProcessLookupError:
                 continue
             killed.add(pid)
-        time.sleep(_PAUSE_SECONDS)
+        time.sleep(hook_guard.PAUSE_SECONDS)
     if killed:
         log.warning("leftovers.killed", extra={"count": len(killed)})
     return len(killed)
@@ -123,7 +120,7 @@ async def end_workers(manager_id: str) -> int:
 async def _end(find: Callable[[], Iterator[int]]) -> int:
     signalled: set[int] = set()
     begun, looks_without = time.monotonic(), 0
-    while looks_without < _LOOKS_WITHOUT:
+    while looks_without < hook_guard.LOOKS_WITHOUT:
         found = await asyncio.to_thread(lambda: list(find()))
         looks_without = 0 if found else looks_without + 1
         waited = time.monotonic() - begun
@@ -135,7 +132,7 @@ async def _end(find: Callable[[], Iterator[int]]) -> int:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL if late else signal.SIGTERM)
             signalled.add(pid)
-        await asyncio.sleep(_PAUSE_SECONDS)
+        await asyncio.sleep(hook_guard.PAUSE_SECONDS)
     return len(signalled)
 
 
@@ -191,35 +188,11 @@ def _processes_with(
     for pid in psutil.pids():
         if pid in own:
             continue
-        entries = _environment(pid)
+        entries = hook_guard.environment(pid)
         if entry in entries or (
             of_hook and any(of_hook in one for one in entries if one.startswith(name))
         ):
             yield pid, dict(_variable(one) for one in entries if b"=" in one)
-
-
-def _environment(pid: int) -> Sequence[bytes]:
-    """Return the entries of a live process that can be read; one lives whose first thread has ended."""
-    folder = f"/proc/{pid}"
-    try:
-        if entries := _entries(folder):
-            return entries
-        if os.stat(f"{folder}/task").st_nlink <= _LINKS_OF_ONE_THREAD:  # noqa: PTH116 - often
-            return ()
-        threads = os.listdir(f"{folder}/task")  # noqa: PTH208 - as above
-        return _entries(f"{folder}/task/{threads[-1]}")
-    except OSError:  # it has ended
-        return ()
-
-
-def _entries(folder: str) -> Sequence[bytes]:
-    """Return the environment of a process or thread; that of one that has ended is empty, or root's."""
-    try:
-        with open(f"{folder}/environ", "rb") as file:  # noqa: PTH123 - half as long as pathlib
-            text = file.read()
-    except (ProcessLookupError, PermissionError):
-        return ()
-    return text.split(b"\0") if text else ()
 
 
 def _variable(entry: bytes) -> Variable:

@@ -10,10 +10,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from manager_agent import hook_guard, hooks
+from manager_agent import hooks
 from mitosis import concurrency
 from mitosis.contracts.hook import HookSpec
-from mitosis.execution import leftovers
+from mitosis.execution import hook_guard, leftovers
 from tests.support.agents import Commands, running_agent, until
 from tests.support.fake_api import FakeApi
 from tests.support.processes import living

@@ -52,29 +52,27 @@ def kill_found(entry: bytes) -> bool:
 
 def _with(entry: bytes) -> list[int]:
     """Return the processes with this entry in their environment, as far as it can be read; no zombies."""
-    found = []
-    for name in os.listdir("/proc"):  # noqa: PTH208 - pathlib takes longer to import than all the rest
-        if name.isdigit():
-            try:
-                found += [int(name)] if entry in _environment(f"/proc/{name}") else []
-            except OSError:
-                continue
-    return found
+    names = os.listdir("/proc")  # noqa: PTH208 - pathlib takes longer to import than all the rest
+    return [int(name) for name in names if name.isdigit() and entry in environment(name)]
 
 
-def _environment(folder: str) -> list[bytes]:
-    """Return the entries of a process; one lives whose first thread has ended."""
-    entries = _entries(folder)
-    if not entries and os.stat(f"{folder}/task").st_nlink > _LINKS_OF_ONE_THREAD:  # noqa: PTH116 - as above
+def environment(pid: int | str) -> list[bytes]:
+    """Return the entries of a live process that can be read; one lives whose first thread has ended."""
+    folder = f"/proc/{pid}"
+    try:
+        entries = _entries(folder)
+        if entries or os.stat(f"{folder}/task").st_nlink <= _LINKS_OF_ONE_THREAD:  # noqa: PTH116 - as above
+            return entries
         threads = os.listdir(f"{folder}/task")  # noqa: PTH208 - as above
-        entries = _entries(f"{folder}/task/{threads[-1]}")
-    return entries
+        return _entries(f"{folder}/task/{threads[-1]}")
+    except OSError:  # it has ended
+        return []
 
 
 def _entries(folder: str) -> list[bytes]:
     """Return the environment of a process or thread; that of one that has ended is empty, or root's."""
     try:
-        with open(f"{folder}/environ", "rb") as file:  # noqa: PTH123 - as above
+        with open(f"{folder}/environ", "rb") as file:  # noqa: PTH123 - half as long as pathlib
             text = file.read()
     except (ProcessLookupError, PermissionError):
         return []
