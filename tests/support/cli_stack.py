@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
+import pytest
+
 from api.app_state import AppState
 from api.service import ApiOptions, admin_token, running_api
 from mitosis.cli.connection import StackConnection, write_connection
@@ -62,6 +64,13 @@ class CliStack:
         """For a process that is to use this stack."""
         kept = {key: value for key, value in os.environ.items() if not key.startswith("MITOSIS_")}
         return {**kept, "MITOSIS_DATA_DIR": str(self.data_dir)}
+
+    def use(self, patch: pytest.MonkeyPatch) -> None:
+        """Have commands of this process use this stack, with no settings of their own."""
+        for name in [name for name in os.environ if name.startswith("MITOSIS_")]:
+            patch.delenv(name)
+        for name in ("MITOSIS_DATA_DIR", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+            patch.setenv(name, str(self.data_dir))
 
     def run_tasks(self, outcomes: Sequence[Outcome], host: str = "host-1") -> None:
         """Have a new host claim and report that many tasks of the one group that has work."""

@@ -1,7 +1,6 @@
 """`mitosis job start | watch | runs | tasks | cancel | rerun`, against the real API and PostgreSQL."""
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,10 +32,7 @@ def stack(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[CliStack]:
     with cli_stack(server_loop, database, tmp_path / "data") as running:
-        for name in [name for name in os.environ if name.startswith("MITOSIS_")]:
-            monkeypatch.delenv(name)
-        for name in ("MITOSIS_DATA_DIR", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-            monkeypatch.setenv(name, str(running.data_dir))
+        running.use(monkeypatch)
         monkeypatch.chdir(tmp_path)
         (tmp_path / "etl.yaml").write_text(ETL)
         yield running

@@ -1,6 +1,5 @@
 """Commands that act on single tasks, hosts and templates, against the real API and PostgreSQL."""
 
-import os
 from collections.abc import Iterator
 from uuid import UUID
 
@@ -22,10 +21,7 @@ def stack(
         cli_stack(server_loop, module_database, data_dir) as running,
         pytest.MonkeyPatch.context() as patch,
     ):
-        for name in [name for name in os.environ if name.startswith("MITOSIS_")]:
-            patch.delenv(name)
-        for name in ("MITOSIS_DATA_DIR", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-            patch.setenv(name, str(data_dir))
+        running.use(patch)
         yield running
 
 

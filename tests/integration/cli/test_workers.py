@@ -1,6 +1,5 @@
 """`mitosis worker` and `mitosis handlers`, against the real API and PostgreSQL."""
 
-import os
 from collections.abc import Iterator
 
 import httpx2
@@ -23,10 +22,7 @@ def stack(
 ) -> Iterator[CliStack]:
     data_dir = tmp_path_factory.mktemp("workers") / "data"
     with cli_stack(server_loop, database, data_dir) as running:
-        for name in [name for name in os.environ if name.startswith("MITOSIS_")]:
-            monkeypatch.delenv(name)
-        for name in ("MITOSIS_DATA_DIR", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-            monkeypatch.setenv(name, str(data_dir))
+        running.use(monkeypatch)
         yield running
 
 
