@@ -38,6 +38,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from mitosis.worker.kernel_attributes import KernelAttributes, open_if_there
+
 _THOROUGH_AFTER_SECONDS = 0.001
 _THOROUGH_EVERY_SECONDS = 0.1
 _THREADS_MAY_END_SECONDS = 0.02
@@ -73,9 +75,6 @@ _WATCHED = (
     (gc, ("enable", "disable", "set_threshold", "set_debug")),
 )
 """What a handler calls to change what only the thorough look sees; not every Python has all of them."""
-_PRCTL_BYTES = 8
-_PR_GET_PDEATHSIG, _PR_GET_DUMPABLE, _PR_GET_TIMERSLACK, _PR_GET_CHILD_SUBREAPER = 2, 3, 30, 37
-"""Source: the kernel's uapi header of prctl(2)."""
 _READ_PERSONALITY = 0xFFFFFFFF
 """Source: personality(2)."""
 _DECIMAL_SETTINGS = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp", "traps")
@@ -262,11 +261,10 @@ class ProcessState:
     def __init__(self, crash_fd: int) -> None:
         """``crash_fd`` is where the traceback of a crash is written."""
         self._crash_fd = crash_fd
-        self._value = ctypes.create_string_buffer(_PRCTL_BYTES)
         self._limits_fd = os.open("/proc/self/limits", os.O_RDONLY | os.O_CLOEXEC)
         self._status_fd = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
-        self._timers_fd = _open_if_there("/proc/self/timers")
-        self._oom_fd = os.open("/proc/self/oom_score_adj", os.O_RDONLY | os.O_CLOEXEC)
+        self._timers_fd = open_if_there("/proc/self/timers")
+        self._attributes = KernelAttributes()
         self._namespaces_fd = os.open(_NAMESPACES, os.O_RDONLY | os.O_CLOEXEC)
         spaces = {path.name for path in Path(_NAMESPACES).iterdir()}
         self._namespaces = sorted(spaces - _FIXED_NAMESPACES)
@@ -280,6 +278,7 @@ class ProcessState:
         self._limits = {number: resource.getrlimit(number) for number in _LIMITS}
         self._limits_text = os.pread(self._limits_fd, 8192, 0)
         self._quick, self._rare, self._rest = self._look(), _look_rare(), self._read_rest()
+        self._settable = self._attributes.read_settable()
         self._files = _lowest_free_descriptor() + _MOST_FILES_LEFT
         self._decimal_copy = DefaultContext.copy()  # its traps are a view that does not keep it
         self._decimal = _decimal_settings(self._decimal_copy)
@@ -311,7 +310,9 @@ class ProcessState:
             left.append("a thread")
         if _lowest_free_descriptor() > self._files:
             left.append("open files")
-        if thorough and self._read_rest() != self._rest:
+        if thorough and (
+            self._read_rest() != self._rest or self._attributes.read_settable() != self._settable
+        ):
             left.append(
                 "another user, root folder, namespace, capability, ignored signal, timer or attribute"
             )
@@ -334,7 +335,7 @@ class ProcessState:
         for index, value in now.items():
             if value != self._quick[index]:
                 left += _tried(*_RESTORE[index], self._quick[index])
-        if self._attributes() != self._rest[-1]:
+        if self._attributes.read_settable() != self._settable:
             left.append("a process attribute")
         return ", ".join(left) or None
 
@@ -373,7 +374,7 @@ class ProcessState:
         spaces = tuple(map(self._namespace, self._namespaces))
         timers = b"" if self._timers_fd is None else os.pread(self._timers_fd, 4096, 0)
         place = (root.st_dev, root.st_ino, spaces)
-        return (user, groups, signals, rights, place, timers, self._attributes())
+        return (user, groups, signals, rights, place, timers, self._attributes.read())
 
     def _namespace(self, name: str) -> str:
         """Return which one it is; one for children that has none yet has no name."""
@@ -381,15 +382,6 @@ class ProcessState:
             return os.readlink(name, dir_fd=self._namespaces_fd)
         except FileNotFoundError:
             return ""
-
-    def _attributes(self) -> tuple[Any, ...]:
-        """Return scheduling policy, OOM score adjustment and what prctl(2) sets."""
-        _libc.prctl(_PR_GET_PDEATHSIG, self._value, 0, 0, 0)
-        death_signal = self._value.raw[:4]
-        _libc.prctl(_PR_GET_CHILD_SUBREAPER, self._value, 0, 0, 0)
-        flags = [_libc.prctl(get, 0, 0, 0, 0) for get in (_PR_GET_DUMPABLE, _PR_GET_TIMERSLACK)]
-        oom = os.pread(self._oom_fd, 16, 0)
-        return (os.sched_getscheduler(0), oom, death_signal, self._value.raw[:4], *flags)
 
     # --- restoring ------------------------------------------------------------------------------
 
@@ -417,14 +409,6 @@ class ProcessState:
                 return False
             time.sleep(0.001)
         return True
-
-
-def _open_if_there(path: str) -> int | None:
-    """Open a file that only some kernels have."""
-    try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
 
 
 def _look_rare() -> tuple[Any, ...]:

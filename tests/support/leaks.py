@@ -49,6 +49,33 @@ def _prctl(option: int, value: int) -> None:
     time.sleep(0.002)
 
 
+PRCTL = {  # Source: the kernel's uapi header of prctl(2)
+    "kept capabilities": (7, 8, 1),
+    "rights of root": (27, 28, 1),
+    "huge pages": (42, 41, 1),
+    "poisoned memory": (34, 33, 1),
+    "code in memory": (66, 65, 1),
+    "merged memory": (68, 67, 1),
+}
+"""Process attributes: what reads one, what sets it, and another value than the usual."""
+UNKNOWN = {name for name, (get, _, _) in PRCTL.items() if _libc.prctl(get, 0, 0, 0, 0) == -1}
+"""Those that this kernel does not have."""
+_SETS = {"x86_64": (251, 238), "aarch64": (30, 237)}
+_GETS = {"x86_64": (252, 239), "aarch64": (31, 236)}
+"""Numbers of ioprio and mempolicy. Source: syscalls(2)."""
+
+
+def _system_call(place: int, *arguments: int | None) -> None:
+    """Call ioprio_set(2) or set_mempolicy(2), in a task that is not of the shortest."""
+    assert _libc.syscall(_SETS[platform.machine()][place], *arguments) == 0
+    time.sleep(0.002)
+
+
+def _core_filter() -> None:
+    Path("/proc/self/coredump_filter").write_text("0")
+    time.sleep(0.002)
+
+
 def _policy() -> None:
     os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     time.sleep(0.002)
@@ -205,6 +232,10 @@ LEAKS: dict[str, Callable[[], Any]] = {
     "dumpable": lambda: _prctl(4, 0),
     "timer slack": lambda: _prctl(29, 1_000_000),
     "subreaper": lambda: _prctl(36, 0),
+    **{name: partial(_prctl, *numbers) for name, (_, *numbers) in PRCTL.items()},
+    "filter of cores": _core_filter,
+    "I/O priority": lambda: _system_call(0, 1, 0, 3 << 13),
+    "memory policy": lambda: _system_call(1, 4, None, 0),
     "digits": lambda: sys.set_int_max_str_digits(0),
     "exception hook": lambda: setattr(sys, "excepthook", print),
     "unraisable hook": lambda: setattr(sys, "unraisablehook", print),
@@ -317,7 +348,7 @@ def probe() -> dict[str, Any]:
         "files": len(os.listdir("/proc/self/fd")) // 100,  # noqa: PTH208 - as above
         "policy": os.sched_getscheduler(0),
         "oom": open("/proc/self/oom_score_adj").read(),  # noqa: PTH123 - as above
-        "attributes": [*map(_attribute, (2, 37)), *(_libc.prctl(n, 0, 0, 0, 0) for n in (3, 30))],
+        "attributes": _attributes(),
     }
 
 
@@ -333,6 +364,20 @@ def _settings() -> dict[str, Any]:
             stream is not None and stream.writable() for stream in (sys.__stdout__, sys.__stderr__)
         ],
     }
+
+
+def _attributes() -> list[Any]:
+    """Return I/O priority, memory policy, filter of core dumps and what prctl(2) shows."""
+    priority, policy = _GETS[platform.machine()]
+    value = ctypes.c_int()
+    _libc.syscall(policy, ctypes.byref(value), None, 0, None, 0)
+    flags = (3, 30, *(get for get, _, _ in PRCTL.values()))
+    return [
+        *(_libc.syscall(priority, 1, 0), value.value),
+        Path("/proc/self/coredump_filter").read_text(),
+        *map(_attribute, (2, 37)),
+        *(_libc.prctl(number, 0, 0, 0, 0) for number in flags),
+    ]
 
 
 def _attribute(option: int) -> int:
