@@ -1,5 +1,6 @@
 """The OpenAPI document: FastAPI's own, plus the msgspec bodies and the problem documents."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -34,6 +35,18 @@ HOT_BODIES = (
     service_tasks.SingleReportAnswer,
 )
 _REF = "#/components/schemas/{name}"
+_REFUSALS = {
+    401: "There is no token, or it is invalid, has expired or was revoked",
+    403: "The token is of another kind of caller, or the role is too small",
+    404: "What the call names does not exist, or the caller may not see it",
+    409: "The state of what the call names does not allow it",
+    413: "The body, or what it asks for, is too large",
+    415: "The body is not said to be JSON",
+    422: "A parameter or the body is invalid; `field` names it",
+    429: "Too many tasks are unfinished, or too many logins failed; come again after `Retry-After`",
+    503: "The API, PostgreSQL or Temporal does not answer; come again after `Retry-After`",
+    507: "The disk of the database is full; come again after `Retry-After`",
+}
 _PROBLEM = {
     "type": "object",
     "description": "RFC 9457; the facts of the error stand beside these members.",
@@ -86,21 +99,45 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
     for path in document["paths"].values():
-        for operation in path.values():
-            _complete(operation)
+        for method, operation in path.items():
+            _complete(method, operation)
     return document
 
 
-def _complete(operation: dict[str, Any]) -> None:
+def _complete(method: str, operation: dict[str, Any]) -> None:
     """Add the answers of one operation: the msgspec one if it has one, and problem documents."""
     responses = operation["responses"]
     if answer := operation.pop("x-answer", None):
         success = next(status for status in responses if status.startswith("2"))
         responses[success]["content"] = _json(answer)
     responses.pop("422", None)
-    responses["default"] = {
-        "description": "An error",
-        "content": {"application/problem+json": {"schema": {"$ref": _REF.format(name="Problem")}}},
+    for status in sorted(set(_refusals(method, operation))):
+        responses[str(status)] = _problem(_REFUSALS[status])
+    responses["default"] = _problem("An error of Mitosis")
+
+
+def _refusals(method: str, operation: dict[str, Any]) -> Iterator[int]:
+    """Yield the status of each kind of refusal that the operation may be answered with."""
+    yield 503
+    body = "requestBody" in operation
+    if body:
+        yield from (413, 415, 422)
+    if body and method == "post":
+        yield 429
+    if "security" not in operation:
+        if body:
+            yield 401
+        return
+    yield from (401, 403, 422, 507)
+    if body or method != "get" or operation.get("parameters"):
+        yield from (404, 409)
+
+
+def _problem(description: str) -> dict[str, Any]:
+    schema = {"$ref": _REF.format(name="Problem")}
+    return {
+        "description": description,
+        "content": {"application/problem+json": {"schema": schema}},
     }
 
 

@@ -23,7 +23,7 @@ HEAD = """\
 # HTTP API
 
 Generated from the routes in `api/routes` and the bodies in `mitosis/contracts` by `make docs`; do not edit.
-A running API serves the same as OpenAPI at `/openapi.json`, and as a page at `/docs`.
+A running API serves the same as OpenAPI at `/openapi.json`, with the statuses of refusals of each route.
 
 Send `Authorization: Bearer <token>`, and a body as JSON with `Content-Type: application/json` (or
 `application/…+json`; anything else, or no type at all, is refused with 415 `unsupported_media_type`).
@@ -81,7 +81,7 @@ def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
     if body := operation.get("requestBody"):
         lines.append(f"Body: {_content(body)}\n")
     for status, answer in operation["responses"].items():
-        if status != "default":
+        if status.startswith("2"):
             lines.append(f"Answer {status}: {_content(answer)}\n")
     return "\n".join(lines)
 

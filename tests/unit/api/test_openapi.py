@@ -98,5 +98,21 @@ def test_operations_have_names_of_their_own_and_problems(document: dict[str, Any
     names = [operation["operationId"] for _, _, operation in operations(document)]
     assert len(set(names)) == len(names)
     for path, method, operation in operations(document):
-        assert "application/problem+json" in operation["responses"]["default"]["content"]
-        assert "422" not in operation["responses"], f"{method} {path}"
+        for status, answer in operation["responses"].items():
+            is_problem = "application/problem+json" in answer.get("content", {})
+            assert is_problem == (not status.startswith("2")), f"{method} {path} {status}"
+
+
+def test_refusals_have_their_status(document: dict[str, Any]) -> None:
+    """``default`` is left for errors of the product only; random calls look at the others."""
+    statuses = {
+        f"{method} {path}": {status for status in operation["responses"] if status[0] in "45"}
+        for path, method, operation in operations(document)
+    }
+    assert statuses["get /health"] == {"503"}
+    assert statuses["post /api/v1/login"] == {"401", "413", "415", "422", "429", "503"}
+    assert statuses["get /api/v1/me"] == {"401", "403", "422", "503", "507"}
+    lasting = {"401", "403", "404", "409", "422", "503", "507"}
+    assert statuses["get /api/v1/task-groups/{reference}"] == lasting
+    submit = statuses["post /api/v1/task-groups/{reference}/tasks"]
+    assert submit == {*lasting, "413", "415", "429"}
