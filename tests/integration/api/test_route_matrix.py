@@ -16,6 +16,19 @@ from mitosis.contracts.http import RegisterManager, TaskGroupSpec
 from mitosis.store.control.control_store import ControlStore
 from mitosis.store.users.accounts import add_member, create_user
 from tests.support.http_api import Api, in_process_api
+from tests.support.route_rules import (
+    GROUP,
+    HOST,
+    JOB,
+    KEPT,
+    NAMED,
+    RULES,
+    RUN,
+    SCHEDULE,
+    TASK,
+    TEMPLATE,
+    WORKER,
+)
 
 VALUE, NAME = "planted-value-0451", "PLANTED_NAME"
 HOOK = {"command": ["true"], "environment": {NAME: VALUE}}
@@ -27,146 +40,6 @@ SPEC = {
 }
 STEP = {"command": ["true"], "environment": {NAME: VALUE}}
 JOB_FIELDS = {"name": "etl", "steps": {"one": STEP}}
-GROUP, TASK, TEMPLATE = "/task-groups/{reference}", "/tasks/{task_uuid}", "/task-group-templates"
-HOST, JOB = "/managers/{manager_id}", "/jobs/{reference}"
-RUN = "/runs/{run_id}"
-SCHEDULE = "/schedules/{reference}"
-KEPT = "/user-groups/{group_name}/retention"
-WORKER, NAMED = "/workers/{worker_id}", "/named-tasks/{namespace}/{name}/{version}"
-
-RULES = {
-    "open": ["GET //health", "GET //ready", "POST /login"],
-    "any": ["GET /processes", "GET /retention"],
-    "user or worker": ["POST /workers"],
-    "user": [
-        "GET /me",
-        "GET /managers",
-        "POST /managers",
-        "GET /task-groups",
-        "POST /task-groups",
-        "POST /task-groups/plan",
-        f"GET {TEMPLATE}",
-        f"POST {TEMPLATE}",
-        "GET /jobs",
-        "POST /jobs",
-        "GET /runs",
-        "POST /runs",
-        "GET /schedules",
-        "POST /schedules",
-        "GET /workers",
-        "GET /named-tasks",
-        "GET //metrics",
-        "GET /tokens",
-    ],
-    "administrator": [
-        "GET /users",
-        "POST /users",
-        "PUT /users/{username}/password",
-        "POST /users/{username}/lock",
-        "POST /users/{username}/unlock",
-        "POST /temporal-ui",
-    ],
-    "read": [
-        f"GET {GROUP}",
-        f"GET {GROUP}/tasks",
-        f"GET {GROUP}/results",
-        f"GET {GROUP}/explain",
-        f"GET {GROUP}/events",
-        f"GET {GROUP}/output",
-        f"GET {GROUP}/managers",
-        f"GET {TASK}",
-        f"GET {TASK}/explain",
-        f"GET {TASK}/output",
-        f"GET {TEMPLATE}/{{reference}}",
-        f"GET {JOB}",
-        f"GET {JOB}/versions",
-        f"GET {RUN}",
-        f"GET {RUN}/definition",
-        f"GET {RUN}/steps/{{step}}/tasks",
-        f"GET {SCHEDULE}",
-        f"GET {HOST}",
-        f"GET {HOST}/explain",
-        f"GET {WORKER}",
-        f"GET {WORKER}/registrations",
-        f"GET {NAMED}/workers",
-        f"GET {NAMED}/available-worker",
-        f"GET {KEPT}",
-    ],
-    "write": [
-        f"PUT {GROUP}",
-        f"PUT {GROUP}/tags",
-        f"PUT {GROUP}/reopen",
-        f"POST {GROUP}/close",
-        f"POST {GROUP}/cancel",
-        f"POST {GROUP}/complete",
-        f"POST {GROUP}/retry",
-        f"POST {GROUP}/tasks",
-        f"POST {GROUP}/cancel-tasks",
-        f"POST {GROUP}/output/read",
-        f"POST {GROUP}/managers",
-        f"POST {GROUP}/managers/refresh",
-        f"DELETE {GROUP}/managers",
-        f"DELETE {GROUP}",
-        f"POST {TASK}/cancel",
-        f"DELETE {TEMPLATE}/{{reference}}",
-        f"DELETE {JOB}",
-        f"POST {RUN}/cancel",
-        f"POST {RUN}/rerun",
-        f"DELETE {RUN}",
-        f"POST {SCHEDULE}/pause",
-        f"POST {HOST}/drain",
-        f"POST {HOST}/resume",
-        f"POST {WORKER}/drain",
-        f"POST {WORKER}/resume",
-    ],
-    "write, body first": [
-        f"POST {TEMPLATE}/{{reference}}/create",
-        f"POST {HOST}/retry-setup",
-        f"POST {HOST}/release-quarantine",
-    ],
-    "owner": [
-        f"PATCH {SCHEDULE}",
-        f"POST {SCHEDULE}/resume",
-        f"POST {SCHEDULE}/trigger",
-        f"POST {SCHEDULE}/backfill",
-        f"DELETE {SCHEDULE}",
-    ],
-    "admin": [
-        f"PUT {HOST}",
-        f"DELETE {HOST}",
-        f"POST {HOST}/token",
-        "POST /tokens/revoke",
-        f"PUT {KEPT}",
-    ],
-    "manager": [
-        "POST /managers/hello",
-        "POST /managers/goodbye",
-        "POST /managers/heartbeat",
-        "POST /managers/token",
-        "POST /managers/tasks/claim",
-        "POST /managers/tasks/report",
-        "POST /managers/tasks/followed",
-        "POST /managers/tasks/output",
-        "GET /managers/tasks",
-        "POST /managers/tasks",
-        "GET /managers/task-groups",
-        "GET /managers/leases/{epoch}",
-        "POST /managers/leases/{epoch}/take",
-        "GET /managers/environments/{task_group_id}",
-        "POST /managers/environments/{task_group_id}",
-    ],
-    "worker": [
-        "POST /workers/heartbeat",
-        "POST /workers/goodbye",
-        "POST /workers/token",
-        "POST /workers/claim",
-        "POST /workers/report",
-        "GET /workers/tasks",
-        "POST /workers/tasks",
-    ],
-}
-"""Who may call each route. The lists of user routes show each caller only what they may see."""
-
 BODIES = {
     f"PUT {GROUP}/tags": {"tags": []},
     f"POST {GROUP}/retry": {"idempotency_key": "k"},
