@@ -1,0 +1,1 @@
+"""Random calls of every route against the documented answers: ``make fuzz``."""
