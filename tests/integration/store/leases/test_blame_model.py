@@ -22,6 +22,7 @@ from uuid import UUID
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from psycopg import sql
 
 from mitosis.contracts.allocation import CpuBinding, CpuBindingStrategy, WorkerAllocationPlan
 from mitosis.contracts.host_failures import HostFailureKind
@@ -284,10 +285,8 @@ class Fleet:
 
 
 async def fleet(w: World, plan: Plan, number: int) -> Fleet:
-    await w.rows(
-        "DELETE FROM open_task; DELETE FROM leases; DELETE FROM host_failures;"
-        " DELETE FROM task; DELETE FROM task_result; DELETE FROM task_failures"
-    )
+    for table in ("open_task", "leases", "host_failures", "task", "task_result", "task_failures"):
+        await w.rows(sql.SQL("DELETE FROM {}").format(sql.Identifier(table)))
     await w.rows(
         "UPDATE manager_live SET offline = true, last_contact_at = now() - interval '1 day'"
     )
