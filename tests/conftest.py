@@ -30,7 +30,7 @@ pytest_plugins = [
 # How long an example takes says something about the machine only; the timeout of the test bounds it.
 hypothesis.settings.register_profile(
     "suite",
-    max_examples=examples(40),
+    max_examples=examples(20),
     deadline=None,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )

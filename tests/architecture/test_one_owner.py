@@ -1,18 +1,24 @@
 """Facts that two modules once decided each for itself, and the one module that owns each now."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 from tests.support.sources import parsed
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGES = ("mitosis", "workflows", "activities", "manager_agent", "api")
-TREES = {
-    str(path.relative_to(ROOT)): parsed(path)
-    for package in PACKAGES
-    for path in sorted((ROOT / package).rglob("*.py"))
-}
+
+
+@cache
+def trees() -> Mapping[str, ast.Module]:
+    """Every module by its path, parsed by the one worker of xdist that runs these tests."""
+    return {
+        str(path.relative_to(ROOT)): parsed(path)
+        for package in PACKAGES
+        for path in sorted((ROOT / package).rglob("*.py"))
+    }
 
 
 def texts(tree: ast.AST) -> Iterator[str]:
@@ -24,7 +30,7 @@ def texts(tree: ast.AST) -> Iterator[str]:
 
 
 def test_the_prefix_of_settings_is_written_once() -> None:
-    owners = [path for path, tree in TREES.items() if "MITOSIS_" in texts(tree)]
+    owners = [path for path, tree in trees().items() if "MITOSIS_" in texts(tree)]
     assert owners == ["mitosis/contracts/variables.py"]
 
 
@@ -32,7 +38,7 @@ def test_the_state_of_a_process_is_parsed_once() -> None:
     """By the worker, which has no psutil and walks all processes when it kills; others ask psutil."""
     owners = [
         path
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         if any(text == "stat" or text.endswith("/stat") for text in texts(tree))
     ]
     assert owners == ["mitosis/worker/process_tree.py"]
@@ -42,7 +48,7 @@ def test_an_attempt_has_one_key() -> None:
     """And one form on HTTP, where it is an object; with the public id one for each kind of body."""
     owners = [
         f"{path}:{node.name}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef) and _fields(node) == ["task_id", "attempt"]
     ]
@@ -58,7 +64,7 @@ def test_a_stop_is_counted_once() -> None:
     """The grace of a task, of which the shortest counts: for commands and for handlers alike."""
     owners = [
         path
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         if path.startswith("mitosis/worker/")
         for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef) and _fields(node)[:2] == ["kind", "message"]

@@ -5,6 +5,7 @@ namespace of its own, so that no two control workers share a task queue.
 """
 
 import asyncio
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -56,6 +57,11 @@ class SharedTemporal:
         self._door.close()
         if self._starting is not None:
             await (await self._starting).stop()
+
+
+def pytest_configure() -> None:
+    """Let every server that a test starts collect garbage less often, for a fifth of its CPU time."""
+    os.environ.setdefault("GOGC", "400")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -17,7 +17,7 @@ def depth(value: Any) -> int:
     return 1 + max(map(depth, value), default=0) if isinstance(value, list) else 0
 
 
-@settings(max_examples=examples(25))
+@settings(max_examples=examples(12))
 @given(values(), st.integers(0, 8), st.booleans(), st.sampled_from([None, 1]))
 def test_the_search_agrees_with_counting(
     value: Any, limit: int, ascii_only: bool, indent: int | None

@@ -458,5 +458,5 @@ class World(RuleBasedStateMachine):
         return self._given
 
 
-World.TestCase.settings = settings(max_examples=examples(40), stateful_step_count=50)
+World.TestCase.settings = settings(max_examples=examples(20), stateful_step_count=50)
 TestWorld = World.TestCase

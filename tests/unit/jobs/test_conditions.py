@@ -55,7 +55,7 @@ BOOLEANS = st.recursive(
 )
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(BOOLEANS)
 def test_and_or_not_bind_as_in_python(text: str) -> None:
     expected = eval(text, {"true": True, "false": False})  # noqa: S307 - of these words only

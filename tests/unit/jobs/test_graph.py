@@ -23,7 +23,7 @@ def reachable(graph: dict[str, list[str]]) -> dict[str, set[str]]:
     return before
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(GRAPHS)
 def test_a_cycle_is_found_where_a_name_comes_before_itself(graph: dict[str, list[str]]) -> None:
     before = reachable(graph)
@@ -35,7 +35,7 @@ def test_a_cycle_is_found_where_a_name_comes_before_itself(graph: dict[str, list
         assert all(one in graph[two] for one, two in pairwise(cycle))
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(GRAPHS)
 def test_each_name_is_in_the_first_layer_after_those_before_it(graph: dict[str, list[str]]) -> None:
     before = reachable(graph)

@@ -13,7 +13,7 @@ from tests.support.random_jobs import jobs
 ENDS = st.sampled_from([StepEnd.SUCCEEDED, StepEnd.FAILED, StepEnd.SKIPPED, StepEnd.CANCELLED])
 
 
-@settings(max_examples=examples(30), deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(jobs(rich=False), st.data())
 def test_every_step_is_decided_once_and_none_before_its_conditions_hold(
     fields: dict[str, Any], data: st.DataObject

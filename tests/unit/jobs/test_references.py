@@ -13,14 +13,14 @@ PATHS = st.lists(st.one_of(NAMES, KEYS, st.integers(0, 10**8)), max_size=5).map(
 REFERENCES = st.builds(Reference, st.sampled_from(ROOTS), PATHS)
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(REFERENCES)
 def test_a_reference_is_read_as_it_is_written(reference: Reference) -> None:
     assert parse_reference(str(reference)) == reference
     assert parse_reference(f"{{{{ {reference} }}}}") == reference
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.lists(st.one_of(REFERENCES, st.text("ab {}\"'$;`\n", max_size=8)), max_size=6))
 def test_a_text_has_the_parts_that_it_was_made_of(parts: list[str | Reference]) -> None:
     """Plain text may hold any characters: braces are written as a text within braces."""

@@ -19,7 +19,7 @@ VALUES = Values(
 )
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.text().filter(lambda text: "\0" not in text))
 def test_any_text_becomes_exactly_one_element(text: str) -> None:
     """Quotes, spaces, semicolons, braces: nothing is split, expanded or parsed again."""

@@ -25,7 +25,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(VALUES, st.booleans())
 @example({"<<": "on", "no": "2026-11-28", "y": "010", "=": "1:30", "0E0": "1e5"}, False)
 @example(["a b", "\u0085\u2028", "é", "\ufeff", "a\u2028b"], True)
@@ -33,7 +33,7 @@ def test_what_is_written_is_read_as_it_was(value: Any, flow: bool) -> None:
     assert read_yaml(write_yaml(value, flow=flow)).value == value
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(VALUES)
 def test_json_is_yaml(value: Any) -> None:
     """Apart from letters that JSON may write as two escapes, and line breaks that it writes as they are."""
@@ -42,7 +42,7 @@ def test_json_is_yaml(value: Any) -> None:
         assert read_yaml(text).value == value
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(VALUES, st.booleans())
 def test_every_value_has_its_place(value: Any, flow: bool) -> None:
     document = read_yaml(write_yaml(value, flow=flow))
@@ -134,7 +134,7 @@ def test_what_is_not_accepted_is_refused_with_its_line(text: bytes, why: str, li
     assert caught.value.problem.place[0] == line
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.text("ab:-[]{}&*!|>'\"#%?, \n", max_size=40))
 def test_any_text_is_read_or_refused(text: str) -> None:
     with suppress(YamlProblem):  # anything else is a fault

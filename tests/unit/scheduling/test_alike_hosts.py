@@ -35,7 +35,7 @@ def prices(
 
 
 @given(FLEETS, st.integers(1, 2))
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(25))
 def test_the_cheapest_changes_are_among_those_of_the_chosen_hosts(fleet: Fleet, most: int) -> None:
     for group in fleet.snapshot.groups:
         of_all, of_chosen = prices(fleet, group, most)

@@ -22,7 +22,7 @@ from tests.support.random_fleets import (
 )
 from tests.support.scheduling import NOW, Fleet
 
-EXAMPLES = settings(max_examples=examples(25), deadline=None, suppress_health_check=[*HealthCheck])
+EXAMPLES = settings(max_examples=examples(12), deadline=None, suppress_health_check=[*HealthCheck])
 RULES = st.just(Policy())
 OTHER_POLICIES = st.builds(
     Policy,

@@ -21,9 +21,9 @@ from tests.support.random_fleets import contested_fleets, fleets
 from tests.support.scheduling import HOUR, NOW, Fleet
 
 EXAMPLES = settings(
-    max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
-FEW = settings(EXAMPLES, max_examples=examples(8))
+FEW = settings(EXAMPLES, max_examples=examples(5))
 
 
 # --- the rules once more, in plain words over plain facts ------------------------------------------------

@@ -43,7 +43,7 @@ RANKS = {
 
 
 @given(fleets(), st.integers(0, 4), CHANGED)
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(30))
 def test_it_differs_where_the_obstacles_of_hosts_do(
     fleet: Fleet, which: int, facts: dict[str, Any]
 ) -> None:

@@ -84,7 +84,7 @@ def single_changes(snapshot: Snapshot, number: int) -> Iterator[Change]:
 ANY_FLEET = st.one_of(fleets(), contested_fleets(), exclusive_fleets(st.just(Policy())))
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(20))
 @given(ANY_FLEET, st.integers(1, 4))
 def test_no_smaller_change_gives_the_task_group_a_host(fleet: Fleet, number: int) -> None:
     snapshot = fleet.snapshot

@@ -13,11 +13,16 @@ STORE = Path(mitosis.store.__path__[0])
 SQL_FILES = sorted(str(path.relative_to(STORE)) for path in STORE.rglob("*.sql"))
 
 
+@pytest.fixture(scope="module")
+def source() -> str:
+    """All Python of the store."""
+    return "".join(path.read_text() for path in STORE.rglob("*.py"))
+
+
 @pytest.mark.parametrize("name", SQL_FILES)
-def test_every_file_loads_and_every_statement_is_used(name: str) -> None:
+def test_every_file_loads_and_every_statement_is_used(name: str, source: str) -> None:
     loaded = statements.load(name)
     assert loaded
-    source = "".join(path.read_text() for path in STORE.rglob("*.py"))
     unused = [key for key in loaded if f'"{key}"' not in source]
     dynamic = {"close", "reopen", "cancel", "complete", "kill_after_all", "force"}
     assert set(unused) <= dynamic

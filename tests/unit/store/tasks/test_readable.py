@@ -59,7 +59,7 @@ def read_by_all(task: TaskInfo) -> list[TaskInfo]:
     return found
 
 
-@settings(max_examples=examples(25))
+@settings(max_examples=examples(12))
 @given(odd_values())
 def test_a_result_is_refused_by_the_worker_or_every_reader_has_it(value: Any) -> None:
     try:
@@ -74,13 +74,13 @@ def test_a_result_is_refused_by_the_worker_or_every_reader_has_it(value: Any) ->
         assert task.detail["result"] == json.loads(json.dumps(value))
 
 
-@settings(max_examples=examples(25))
+@settings(max_examples=examples(12))
 @given(values())
 def test_every_ordinary_result_is_storable(value: Any) -> None:
     assert json.loads(encode_result(value)) == value
 
 
-@settings(max_examples=examples(25))
+@settings(max_examples=examples(12))
 @given(odd_values())
 def test_arguments_are_refused_or_every_reader_has_them(value: Any) -> None:
     kept: list[Any] = []
@@ -95,7 +95,7 @@ def test_arguments_are_refused_or_every_reader_has_them(value: Any) -> None:
             assert found.spec["arguments"] == arguments
 
 
-@settings(max_examples=examples(25))
+@settings(max_examples=examples(12))
 @given(odd_values())
 def test_a_report_of_another_program_becomes_readable(value: Any) -> None:
     try:
