@@ -5,11 +5,13 @@ It starts before PostgreSQL and Temporal do, waits for both, and survives their 
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Protocol, Self
 from uuid import UUID
 
 from temporalio.service import RPCError
+from temporalio.worker import Worker
 
 from mitosis.concurrency import cancel_and_wait, wait_event
 from mitosis.contracts.errors import DatabaseUnavailable, TemporalUnavailable
@@ -27,6 +29,7 @@ from workflows.ports import HousekeepingPort, OutboxPort
 from workflows.relay import Relay
 from workflows.schedule_turns import ScheduleTurns
 from workflows.schedules import Schedules
+from workflows.versions import Versions
 from workflows.worker import ControlPorts, WorkerLimits, control_worker
 
 log = logging.getLogger(__name__)
@@ -40,6 +43,14 @@ class Intervals:
 
     bootstrap_seconds: float = bootstrapping.EVERY_SECONDS
     look_seconds: float = looking.EVERY_SECONDS
+
+
+class Part(Protocol):
+    """A loop of a session."""
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        ...
 
 
 class ControlService:
@@ -59,7 +70,7 @@ class ControlService:
         self._ports = ports
         self._outbox = outbox
         self._housekeeping = housekeeping
-        self._limits = limits
+        self._limits = limits or WorkerLimits()
         self._every = every or Intervals()
         self._turns = ScheduleTurns(
             housekeeping.due_schedules,
@@ -124,20 +135,28 @@ class ControlService:
         bootstrap = Bootstrap(client, self._housekeeping, self._every.bootstrap_seconds)
         await ensure_namespace(client.temporal)
         look = Look(client, self._housekeeping, self._every.look_seconds)
-        worker = control_worker(client.temporal, self._ports, self._limits)
+        versions = Versions(client.temporal, self._housekeeping, offered=self._limits.versioned)
+        deployment = await versions.begin()
+        worker = control_worker(client.temporal, self._ports, self._limits, deployment)
 
         def on_schedule(schedule_id: UUID) -> None:
             self._turns.ask([schedule_id])
             changes.ask([schedule_id])
 
         relay = Relay(self._outbox, client, on_failure=bootstrap.ask, on_schedule=on_schedule)
+        bootstrap.ask()
+        try:
+            await self._serve(worker, versions, (relay, bootstrap, look, changes, versions))
+        except asyncio.CancelledError:
+            await versions.hand_over()
+            raise
+
+    async def _serve(self, worker: Worker, versions: Versions, parts: Sequence[Part]) -> None:
         async with asyncio.TaskGroup() as together:
             together.create_task(worker.run(), name="control worker")
-            together.create_task(relay.run(), name="outbox relay")
-            together.create_task(bootstrap.run(), name="bootstrap")
-            together.create_task(look.run(), name="look")
-            together.create_task(changes.run(), name="schedules")
-            bootstrap.ask()
+            await versions.wait_routed()
+            for part in parts:
+                together.create_task(part.run(), name=type(part).__name__)
             self._up.set()
             log.info("control.started", extra={"address": self._where.address})
 

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from mitosis.contracts.control import Expected, Poke, WaitingWork
 from mitosis.contracts.schedule_control import CarriedSchedule, UnreadableSchedule
+from workflows.versions import BuildsPort
 
 
 class Listener(Protocol):
@@ -115,5 +116,7 @@ class SchedulesPort(Protocol):
         ...
 
 
-class HousekeepingPort(ExpectedPort, DeletionPort, BackstopPort, LookPort, SchedulesPort, Protocol):
+class HousekeepingPort(
+    ExpectedPort, DeletionPort, BackstopPort, LookPort, SchedulesPort, BuildsPort, Protocol
+):
     """What the control worker does besides sending pokes."""

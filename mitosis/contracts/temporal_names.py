@@ -3,6 +3,8 @@
 from uuid import UUID
 
 NAMESPACE = "mitosis"
+DEPLOYMENT = "mitosis"
+"""The worker deployment of our control workers: each of their builds is a version of it."""
 CONTROL_TASK_QUEUE = "mitosis-control"
 SCHEDULER_WORKFLOW_ID = "scheduler"
 RETENTION_WORKFLOW_ID = "retention"

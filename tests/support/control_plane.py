@@ -26,7 +26,7 @@ from mitosis.store.users.accounts import ensure_admin
 from workflows.client import ControlClient, TemporalAddress
 from workflows.control import ControlService, Intervals
 from workflows.plugin import ControlPlugin
-from workflows.worker import ControlPorts
+from workflows.worker import ControlPorts, WorkerLimits
 
 
 @dataclass
@@ -100,6 +100,7 @@ class ControlPlane:
             every=Intervals(
                 bootstrap_seconds=bootstrap_every_seconds, look_seconds=look_every_seconds
             ),
+            limits=WorkerLimits(versioned=False),
         )
 
     async def stop(self) -> None:

@@ -41,7 +41,7 @@ from tests.support.wire import Wire
 from workflows import options
 from workflows.client import ControlClient, TemporalAddress
 from workflows.control import ControlService, Intervals
-from workflows.worker import ControlPorts
+from workflows.worker import ControlPorts, WorkerLimits
 
 PATIENCE_SECONDS = 60.0
 LOST_AFTER = timedelta(seconds=2)
@@ -237,7 +237,14 @@ async def fleet(
         api = await exits.enter_async_context(running_api(wanted, control))
         state, store = api.app_state, ControlStore(api.app_state.store)
         ports = ControlPorts(store, store, store, store, store)
-        service = ControlService(where, ports, store, store, every=Intervals(bootstrap_seconds=1))
+        service = ControlService(
+            where,
+            ports,
+            store,
+            store,
+            every=Intervals(bootstrap_seconds=1),
+            limits=WorkerLimits(versioned=False),
+        )
         await exits.enter_async_context(service)
         await service.wait_ready(PATIENCE_SECONDS)
         token = (await admin_token(state)).token

@@ -34,6 +34,7 @@ from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.release import release_claimed
 from mitosis.store.managers.views import observe_manager
 from mitosis.store.pg import outbox
+from mitosis.store.processes.live import live_builds, own_build
 from mitosis.store.retention.deletion import ExpiredRows
 from mitosis.store.runs import stopping
 from mitosis.store.runs.turns import Turns
@@ -163,6 +164,13 @@ class ControlStore:
 
     def listen_for_pokes(self) -> AbstractAsyncContextManager[outbox.OutboxListener]:
         return outbox.listen_for_pokes(self._store.database)
+
+    @property
+    def build(self) -> str:
+        return own_build()
+
+    async def live_builds(self) -> Sequence[str]:
+        return await live_builds(self._store)
 
     async def expected(self) -> Expected:
         return await outbox.expected(

@@ -11,19 +11,21 @@ import os
 import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import get_args
 from uuid import UUID, uuid4
 
 from psycopg.types.json import Jsonb
 
+from mitosis.build import build_id
 from mitosis.concurrency import cancel_and_wait, raise_if_cancelled
 from mitosis.contracts.errors import MitosisError, UpgradeInProgress
 from mitosis.contracts.http import TaskGroupKind
 from mitosis.contracts.processes import LiveProcesses, ProcessInfo, ProcessKind
 from mitosis.contracts.request_fields import RequestFields, accepted_fields, common_fields
 from mitosis.store.pg.database import Connection
+from mitosis.store.pg.revision import REVISION
 from mitosis.store.pg.rows import fetch_all
 from mitosis.store.pg.statements import load
 from mitosis.store.pg.tables import TASK_STATES
@@ -52,6 +54,8 @@ class Knowledge:
     """Of the requests of agents."""
     scheduled_runs: bool = False
     """Whether templates of a run may name the time for which a schedule has started it."""
+    build: str | None = None
+    """Of a control process; None of a version whose control workers are all alike to Temporal."""
 
 
 KNOWN = Knowledge(
@@ -94,13 +98,14 @@ class _Row:
 
     async def beat(self, store: Store) -> None:
         """Write it, and remove those of killed processes."""
+        knows = replace(KNOWN, build=own_build()) if self.kind == "control" else KNOWN
         values = {
             "id": self.id,
             "kind": self.kind,
             "version": __version__,
             "host_name": socket.gethostname(),
             "pid": os.getpid(),
-            "knows": Jsonb(asdict(KNOWN)),
+            "knows": Jsonb(asdict(knows)),
         }
         async with store.database.connection() as connection:
             await connection.execute(SQL["beat"], values)
@@ -154,6 +159,18 @@ async def live_processes(store: Store) -> LiveProcesses:
             for one in found
         )
     )
+
+
+def own_build() -> str:
+    """Return the build of the control worker of this process."""
+    return build_id(REVISION)
+
+
+async def live_builds(store: Store) -> Sequence[str]:
+    """Return the build of each control process that runs, the latest start last."""
+    async with store.database.connection() as connection:
+        found = await _live(connection)
+    return [one.knows.build for one in found if one.kind == "control" and one.knows.build]
 
 
 async def require_task_state(connection: Connection, state: int) -> None:

@@ -24,7 +24,7 @@ from tests.support.http_api import Api, in_process_api
 from tests.support.waiting import wait_until_async
 from workflows.client import ControlClient, TemporalAddress
 from workflows.control import ControlService, Intervals
-from workflows.worker import ControlPorts
+from workflows.worker import ControlPorts, WorkerLimits
 
 BERLIN = "Europe/Berlin"
 AT_ONCE = {
@@ -51,7 +51,14 @@ async def api(database: str, where: TemporalAddress) -> AsyncIterator[Api]:
 async def control(api: Api, where: TemporalAddress, every: float = 1.0) -> AsyncIterator[None]:
     store = ControlStore(api.app_state.store)
     ports = ControlPorts(store, store, store, store, store)
-    service = ControlService(where, ports, store, store, every=Intervals(bootstrap_seconds=every))
+    service = ControlService(
+        where,
+        ports,
+        store,
+        store,
+        every=Intervals(bootstrap_seconds=every),
+        limits=WorkerLimits(versioned=False),
+    )
     async with service:
         await service.wait_ready(30)
         yield

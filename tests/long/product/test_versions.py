@@ -1,13 +1,6 @@
-"""The version before beside this one, on the schema of this one: the real code of it, out of the history.
+"""The version before beside this one, on the schema of this one: the real code of it, out of the history."""
 
-It writes no row of its process, lists no fields, and knows no task state of later versions.
-"""
-
-import signal
-import subprocess
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -25,15 +18,10 @@ from mitosis.store.managers.release import release_lease
 from mitosis.store.pg.tables import BLOCKED
 from mitosis.store.processes.live import require_task_state
 from tests.support.campaigns import World, world
-from tests.support.checkout import ROOT
+from tests.support.earlier_versions import SCHEMA_0003, running, unpacked
 from tests.support.kept_facts import compare
 from tests.support.manager_api import ManagerApi
-from tests.support.program import MITOSIS, clean_environment
-from tests.support.waiting import wait_until, wait_until_async
-
-BEFORE = "9593f110a6c07d9aa50a2ec0ba71d7e4c0474cee"
-"""The last commit with the schema before this one (0003)."""
-PARTS = ("mitosis", "api", "workflows", "activities", "manager_agent", "migrations")
+from tests.support.waiting import wait_until_async
 
 
 class LaterRenewal(Renewal, kw_only=True):
@@ -48,37 +36,7 @@ LaterRenewal.__name__ = Renewal.__name__
 @pytest.fixture(scope="module")
 def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tree of the version before."""
-    words = ["git", "-C", str(ROOT), "archive", BEFORE, *PARTS]
-    archive = subprocess.run(words, capture_output=True, check=False)
-    if archive.returncode != 0:
-        pytest.skip("this checkout has no git, or not the whole history")
-    folder = tmp_path_factory.mktemp("before")
-    subprocess.run(["tar", "-x", "-C", str(folder)], input=archive.stdout, check=True)
-    return folder
-
-
-@contextmanager
-def running(tree: Path, data: Path, part: str, **settings: str) -> Iterator[Path]:
-    """A part of the version before as a process, and its output; stopped in order at the end."""
-    data.mkdir(mode=0o700, exist_ok=True)
-    log = data.parent / f"{part}.log"
-    env = clean_environment(PYTHONPATH=str(tree), MITOSIS_DATA_DIR=str(data), **settings)
-    with log.open("wb") as out:
-        process = subprocess.Popen([*MITOSIS, part], env=env, stdout=out, stderr=out)
-    try:
-        wait_until(
-            lambda: "API at" in log.read_text() or "control worker of" in log.read_text(),
-            60,
-            log.read_text,
-        )
-        yield log
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            assert process.wait(30) == 0, log.read_text()
-        finally:
-            process.kill()
-            process.wait()
+    return unpacked(SCHEMA_0003, tmp_path_factory.mktemp("before"))
 
 
 def admin_token(data: Path) -> str:
