@@ -1,8 +1,9 @@
 """What do claim, report and submit cost as the queue grows? In ms of PostgreSQL and this process.
 
 Each depth is a database of its own that has never been analysed: the statistics of a queue are always
-those of another moment. `claim` and `report` move 256 tasks, `one` of them a single one, `submit` adds 256.
-Least of several calls. The last row divides the deepest queue by the shallowest.
+those of another moment. The second line of a depth is measured after ANALYZE. `claim` and `report` move
+256 tasks, `one` of them a single one, `submit` adds 256. Least of several calls. The last rows divide the
+deepest queue by the shallowest.
 
     .venv/bin/python -m bench.queue_depth [--depths 10000 1000000]
 """
@@ -19,7 +20,7 @@ from bench.scratch_database import scratch_database
 from mitosis.contracts.task import SubmittedTask
 from mitosis.contracts.wire import ClaimTasks, Outcome, ReportTasks, SubmitTasks, TaskReport
 from mitosis.store.pg.database import Database
-from mitosis.store.store import Store
+from mitosis.store.store import QueueLimits, Store
 from mitosis.store.tasks.claim import claim_tasks
 from mitosis.store.tasks.report import report_tasks
 from mitosis.store.tasks.submit import submit_tasks
@@ -44,6 +45,8 @@ NEVER_ANALYSED: Sequence[LiteralString] = (
     "ALTER TABLE task SET (autovacuum_enabled = off)",
     "ALTER TABLE task_result SET (autovacuum_enabled = off)",
 )
+NO_LIMITS = QueueLimits(10**9, 10**9, 10**9)
+KINDS = ("stale", "fresh")
 BATCH = 256
 ROUNDS = 12
 
@@ -113,7 +116,8 @@ async def costs(queue: Queue) -> Mapping[str, float]:
     return {name: min(round_[name] for round_ in rounds) for name in rounds[0]}
 
 
-async def measure(url: str, depth: int) -> Mapping[str, float]:
+async def measure(url: str, depth: int) -> Sequence[Mapping[str, float]]:
+    """Return the costs without statistics, and with fresh ones."""
     async with Database.open(url) as database:
 
         async def execute(statement: LiteralString, **values: object) -> list[Mapping[str, object]]:
@@ -132,8 +136,10 @@ async def measure(url: str, depth: int) -> Mapping[str, float]:
         await execute(IN_CONTACT)
         (leased,) = await execute(LEASED)
         await execute(PAYLOADS)
-        queue = Queue(Store(database=database), **leased)  # type: ignore[arg-type]
-        return await costs(queue)
+        queue = Queue(Store(database=database, queue_limits=NO_LIMITS), **leased)  # type: ignore[arg-type]
+        stale = await costs(queue)
+        await execute("ANALYZE")
+        return stale, await costs(queue)
 
 
 async def run(depths: list[int]) -> None:
@@ -142,10 +148,12 @@ async def run(depths: list[int]) -> None:
         async with scratch_database() as url:
             found.append(await measure(url, depth))
         if len(found) == 1:
-            print(f"{'queued':>10} " + " ".join(f"{name:>11}" for name in found[0]))
-        print(f"{depth:>10} " + " ".join(f"{spent:>11.2f}" for spent in found[-1].values()))
-    ratios = [found[-1][name] / found[0][name] for name in found[0]]
-    print(f"{'ratio':>10} " + " ".join(f"{ratio:>11.2f}" for ratio in ratios))
+            print(f"{'queued':>18} " + " ".join(f"{name:>11}" for name in found[0][0]))
+        for kind, spent in zip(KINDS, found[-1], strict=True):
+            print(f"{depth:>10,} {kind:>7} " + " ".join(f"{ms:>11.2f}" for ms in spent.values()))
+    for kind, first, last in zip(KINDS, found[0], found[-1], strict=True):
+        ratios = [last[name] / first[name] for name in first]
+        print(f"{'ratio':>10} {kind:>7} " + " ".join(f"{ratio:>11.2f}" for ratio in ratios))
 
 
 def main() -> None:
