@@ -22,6 +22,7 @@ from tests.support.sources import parsed
 
 ALLOCATION = "unit/contracts/test_allocation.py"
 LEASE = "integration/manager_agent/test_lease.py"
+MANY = "long/product/test_many_workers.py"
 REAL = "integration/manager_agent/test_real_api.py"
 ENVIRONMENTS = "integration/manager_agent/test_environments.py"
 COMMAND = "integration/worker/test_command.py"
@@ -69,7 +70,7 @@ EFFECTS: Mapping[str, Mapping[str, Shown]] = {
         ),
     },
     "WorkerAllocationPlan": {
-        "worker_count": Shown(LEASE, "test_256_workers_share_the_work_of_one_manager"),
+        "worker_count": Shown(MANY, "test_256_workers_share_the_work_of_one_manager"),
         "cpu_binding": Shown(LEASE, "test_workers_are_pinned_and_read_back_their_cores"),
         "task_prefetch_count": Shown(
             LEASE, "test_unstarted_tasks_of_a_killed_worker_cost_no_attempt"

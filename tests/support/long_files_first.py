@@ -11,12 +11,17 @@ LONG = frozenset(
         "long/chaos/test_hooks.py",
         "long/chaos/test_in_parts.py",
         "integration/cli/run/test_command.py",
+        "integration/cli/test_api_away.py",
+        "integration/cli/test_groups.py",
+        "integration/cli/test_startup.py",
         "long/product/test_own_stack.py",
         "integration/client/test_task_group.py",
         "integration/embedded/test_postgres.py",
         "integration/embedded/test_stack.py",
         "integration/manager_agent/test_agent.py",
         "integration/manager_agent/test_lease.py",
+        "integration/store/test_fault_endings.py",
+        "integration/workflows/test_temporal_cli.py",
         "long/product/test_everyday.py",
         "long/product/test_examples.py",
         "long/product/test_fault_blame.py",
@@ -30,12 +35,13 @@ LONG = frozenset(
         "long/product/test_parts.py",
         "long/product/test_pressure_disk.py",
         "long/product/test_pressure_outage.py",
+        "long/product/test_run_faults.py",
         "long/product/test_up.py",
         "long/store/test_drain.py",
         "long/workflows/test_lifecycle.py",
     }
 )
-"""Those above 20 seconds on two cores (`--durations`)."""
+"""Those above 10 seconds of CPU time."""
 
 
 @pytest.hookimpl(trylast=True)

@@ -30,6 +30,7 @@ async def total(api: Api) -> int:
         return (await client.group("work")).tasks_total
 
 
+@pytest.mark.new_sessions
 @pytest.mark.spec("S002-30", "S000-165")
 async def test_any_number_of_tasks_from_a_generator(api: Api) -> None:
     def many() -> Iterator[TaskSubmission]:
