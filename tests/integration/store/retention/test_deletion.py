@@ -9,12 +9,17 @@ from psycopg.sql import SQL, Identifier
 
 from mitosis.contracts.control import ReleaseReason, ReleaseRequest
 from mitosis.contracts.errors import TaskGroupClosed
+from mitosis.contracts.http import RetryBody
 from mitosis.contracts.retention import RETENTION_KINDS, RetentionTerms
+from mitosis.contracts.task import TaskSubmission
+from mitosis.contracts.task_cancel import CancelTasks
 from mitosis.contracts.wire import ReportStatus
+from mitosis.store.dependencies.resolve import resolve_all
 from mitosis.store.groups.deletion import delete_chunk, delete_group
 from mitosis.store.groups.views import list_groups, read_group
 from mitosis.store.managers.hello import say_goodbye
 from mitosis.store.managers.release import release_lease
+from mitosis.store.pg.tables import METADATA
 from mitosis.store.retention.deletion import (
     PASS_EVERY_SECONDS,
     PAUSE_SECONDS,
@@ -23,9 +28,11 @@ from mitosis.store.retention.deletion import (
     delete_expired_chunk,
     show_retention,
 )
+from mitosis.store.tasks.cancel import cancel_tasks
 from mitosis.store.tasks.results import wait_for_results
+from mitosis.store.tasks.retry import retry_tasks
 from tests.support.aging import delete_expired, time_passes
-from tests.support.campaigns import Host, World, held, succeeded, world
+from tests.support.campaigns import Host, World, failed, held, succeeded, world
 from tests.support.worker_services import healthy, service_group, submit_named, task
 
 BOOKKEEPING = (
@@ -84,6 +91,7 @@ async def counts(w: World, *tables: str) -> dict[str, int]:
     return {table: await w.value(counting.format(Identifier(table))) for table in tables}
 
 
+@pytest.mark.spec("C-34")
 async def test_bookkeeping_of_settled_groups_goes_after_30_days_and_results_stay(
     database: str,
 ) -> None:
@@ -293,9 +301,47 @@ async def test_each_call_works_for_a_while_and_says_when_to_call_again(database:
         assert 600 < await expired.delete(60.0) <= 700
 
 
+async def varied_group(w: World, name: str) -> None:
+    """One whose tasks depended on each other, were stopped while they ran, failed and were repeated."""
+    group = await w.group(name)
+    tasks = [TaskSubmission(command=["true"])] * 3
+    waits = TaskSubmission(command=["true"], depends_on=[[0, 2]])
+    await w.submit_tasks(group, [*tasks, waits])
+    host = await w.leased_host(group)
+    stopped, failing, last = (await host.claim()).tasks
+    await cancel_tasks(w.store, group, CancelTasks(task_ids=(stopped.task_id,)))
+    await host.finish([last])
+    await host.report(failed(failing, exit_code=1))
+    repeated = RetryBody(idempotency_key="k", limit=100)
+    assert (await retry_tasks(w.store, group, group, repeated)).task_ids
+    await resolve_all(w.store)
+    await host.finish((await host.claim()).tasks)
+    await w.close(group)
+    await w.control.finalize(group)
+    await ended(host)
+    await host.clean(group)
+    assert (await w.control.settle(group)).settled
+    await say_goodbye(w.store, host.manager_id, None, host.incarnation)
+
+
+KEPT_EACH_WEEK = {
+    "managers": 3,
+    "manager_live": 3,
+    "user_group_managers": 3,
+    "task": 3,
+    "task_result": 3,
+    "service_claims": 1,
+    "submission": 1,
+}
+"""Rows of what no user has deleted: hosts; tasks and submissions of the groups that go on."""
+VARIED = ("task_edges", "task_retries", "task_failures", "hook_runs", "environments")
+BOUNDED_BY_THEMSELVES = {"fleet_changes", "scheduling_decisions"}
+"""Ten minutes of changes, 500 decisions: tests of their own prove it."""
+
+
 async def test_weeks_of_use_leave_bounded_tables(database: str) -> None:
     """Each week the same: groups that end, hosts that restart, services, and groups that are deleted."""
-    sizes = []
+    sizes, filled = [], set()
     async with world(database) as w:
         terms = RetentionTerms(bookkeeping=timedelta(days=7), task_groups=timedelta(days=7))
         w.store = replace(w.store, retention=terms)
@@ -309,6 +355,8 @@ async def test_weeks_of_use_leave_bounded_tables(database: str) -> None:
             await host.finish((await host.claim()).tasks)
             for day in range(2):
                 await settled_group(w, f"campaign-{week}-{day}")
+            await varied_group(w, f"varied-{week}")
+            filled |= {table for table, rows in (await counts(w, *VARIED)).items() if rows}
             one = await healthy(w, "one", task())
             await submit_named(w, service, 1)
             await one.report(*await one.claim(1))
@@ -316,10 +364,13 @@ async def test_weeks_of_use_leave_bounded_tables(database: str) -> None:
             await delete_expired(w)
             while await delete_chunk(w.store, 100):
                 pass
-            tables = (*BOOKKEEPING, "deleted_groups", "task_groups", "worker_registrations")
-            sizes.append(await counts(w, *tables))
-            sizes[-1]["submission"] -= week + 1  # those of the group that goes on
+            await w.pokes()
+            sizes.append(await counts(w, *(METADATA.tables.keys() - BOUNDED_BY_THEMSELVES)))
+            for table, kept in KEPT_EACH_WEEK.items():
+                sizes[-1][table] -= kept * (week + 1)
             sizes[-1]["environment_durations"] -= await w.value(
                 "SELECT count(*) FROM environment_durations WHERE group_id IS NULL"
             )
-    assert sizes[-1] == sizes[-2] == sizes[2], "no table grows"
+    assert filled == {*VARIED}
+    courses = {table: [each[table] for each in sizes[2:]] for table in sizes[0]}
+    assert {table: course for table, course in courses.items() if len(set(course)) > 1} == {}
