@@ -120,12 +120,14 @@ class World:
         job = f"etl-{n}"
         await ann.define_job({"name": job, "steps": {"one": {"command": ["true"]}}})
         await ann.create_schedule(job, cron="@daily")
-        run = await ann.start_job(job)
+        await ann.define_job({"name": f"bare-{n}", "steps": {"one": {"command": ["true"]}}})
+        run, over = await ann.start_job(job), await ann.start_job(job)
+        await ann.cancel_run(over.run_id)
         spare = await ann.register_manager(RegisterManager(name=f"spare-{n}"))
         self._take(
             {
                 "reference": [group, f"ann/{name}", name, other],
-                "reference of jobs": [f"ann/{job}"],
+                "reference of jobs": [f"ann/{job}", f"ann/bare-{n}"],
                 "reference of schedules": [f"ann/{job}"],
                 "reference of task-group-templates": [f"ann/saved-{n}"],
                 "task_group": [f"ann/{name}", group],
@@ -135,7 +137,7 @@ class World:
                 "job": [job],
                 "schedule": [job],
                 "step": ["one"],
-                "run_id": [run.run_id],
+                "run_id": [run.run_id, over.run_id],
                 "group_name": ["ann"],
                 "username": ["ann", "reader"],
                 "manager_id": [spare.manager_id],
