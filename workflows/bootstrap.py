@@ -6,8 +6,9 @@ The control worker's process runs it at start, every 30 s, and when Temporal rep
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from typing import TypeAlias
 from uuid import UUID
 
 from temporalio.service import RPCError
@@ -20,9 +21,13 @@ from workflows.namespace import ensure_namespace
 from workflows.ports import ExpectedPort
 
 log = logging.getLogger(__name__)
+Call: TypeAlias = Callable[[WorkflowKind, UUID, Names | None], Awaitable[None]]
 
 EVERY_SECONDS = 30.0
-STARTS_PER_SECOND = 50
+AT_ONCE = 16
+"""Calls to the server at the same time."""
+SHARE = 0.8
+"""Of the rate at which the server starts workflows: what is left is for hosts, verbs and pokes."""
 RPC_TIMEOUT = timedelta(seconds=10)
 
 
@@ -67,31 +72,70 @@ class Bootstrap:
         await self.reconcile()
 
     async def reconcile(self) -> None:
-        """Start the missing workflows, and poke those of hosts whose silence is a loss."""
-        expected = await self._expected.expected()
-        running = await self._running()
-        await self._start_missing("task_group", expected.task_groups, expected.names, running)
-        await self._start_missing("manager", expected.managers, expected.names, running)
-        await self._start_missing("run", expected.runs, expected.names, running)
-        for manager in expected.overdue_managers:
-            await self._client.poke("manager", manager)
+        """Start what is missing: hosts first, then task groups with leases or timers, runs, and the rest.
 
-    async def _start_missing(
-        self,
-        kind: WorkflowKind,
-        subjects: Iterable[UUID],
-        names: Mapping[UUID, Names],
-        running: frozenset[str],
+        Hosts whose silence is a loss are poked before all. The rest is started at a pace that leaves the
+        server time, and for one interval at most, because a host may become silent in the meantime.
+        """
+        expected = await self._expected.expected()
+        running, names = await self._running(), expected.names
+        if expected.overdue_managers:
+            await self._each(self._client.poke, "manager", expected.overdue_managers, names)
+        silent, urgent = frozenset(expected.overdue_managers), frozenset(expected.urgent_groups)
+        hosts = [one for one in expected.managers if one not in silent]
+        rest = [one for one in expected.task_groups if one not in urgent]
+        in_turn: Sequence[tuple[WorkflowKind, Sequence[UUID]]] = (
+            ("manager", hosts),
+            ("task_group", expected.urgent_groups),
+            ("run", expected.runs),
+        )
+        for kind, subjects in in_turn:
+            await self._each(self._client.start, kind, _missing(kind, subjects, running), names)
+        await self._start_slowly("task_group", _missing("task_group", rest, running), names)
+
+    async def _each(
+        self, call: Call, kind: WorkflowKind, subjects: Sequence[UUID], names: Mapping[UUID, Names]
     ) -> None:
-        missing = [subject for subject in subjects if target(kind, subject).id not in running]
-        if missing:
-            log.info("bootstrap.starting", extra={"kind": kind, "count": len(missing)})
-        for subject in missing:
-            await self._client.start(kind, subject, names.get(subject))
-            await asyncio.sleep(1 / STARTS_PER_SECOND)
+        """Make one call for each subject, a few at the same time; raise the first error of a few."""
+        if subjects:
+            log.info("bootstrap.starting", extra={"kind": kind, "count": len(subjects)})
+        for few in _in_fews(subjects):
+            await _together(call(kind, one, names.get(one)) for one in few)
+
+    async def _start_slowly(
+        self, kind: WorkflowKind, subjects: Sequence[UUID], names: Mapping[UUID, Names]
+    ) -> None:
+        clock = asyncio.get_running_loop().time
+        ends = clock() + self._every_seconds
+        if subjects:
+            log.info("bootstrap.starting_rest", extra={"kind": kind, "count": len(subjects)})
+        for few in _in_fews(subjects):
+            began = clock()
+            if began >= ends:
+                self.ask()
+                return
+            await _together(self._client.start(kind, one, names.get(one)) for one in few)
+            await asyncio.sleep((clock() - began) * (1 - SHARE) / SHARE)
 
     async def _running(self) -> frozenset[str]:
         types = ", ".join(f"'{name}'" for name in WORKFLOW_TYPES.values())
         query = f"WorkflowType IN ({types}) AND ExecutionStatus = 'Running'"
         found = self._client.temporal.list_workflows(query, page_size=1000, rpc_timeout=RPC_TIMEOUT)
         return frozenset([execution.id async for execution in found])
+
+
+def _missing(
+    kind: WorkflowKind, subjects: Sequence[UUID], running: frozenset[str]
+) -> Sequence[UUID]:
+    return [one for one in subjects if target(kind, one).id not in running]
+
+
+def _in_fews(subjects: Sequence[UUID]) -> Iterator[Sequence[UUID]]:
+    return (subjects[first : first + AT_ONCE] for first in range(0, len(subjects), AT_ONCE))
+
+
+async def _together(calls: Iterable[Awaitable[None]]) -> None:
+    """Wait for all; raise the first error."""
+    for outcome in await asyncio.gather(*calls, return_exceptions=True):
+        if outcome is not None:
+            raise outcome

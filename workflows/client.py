@@ -17,7 +17,7 @@ from temporalio.client import (
     WithStartWorkflowOperation,
     WorkflowUpdateFailedError,
 )
-from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.common import Priority, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -53,6 +53,8 @@ VERB_TIMEOUT = timedelta(seconds=5)
 """One workflow accepts ten updates at a time; the eleventh would wait without a limit."""
 POKE_TIMEOUT = timedelta(seconds=5)
 CHECK_TIMEOUT = timedelta(seconds=2)
+FIRST = 1
+"""Priority of hosts and of the scheduler, so that thousands of groups that start do not delay them."""
 
 WORKFLOW_TYPES: dict[WorkflowKind, str] = {
     "task_group": "TaskGroupWorkflow",
@@ -100,6 +102,8 @@ class Target:
     arguments: tuple[Any, ...]
     summary: str
     memo: Mapping[str, str] = field(default_factory=dict)
+    priority: int | None = None
+    """Among the workflow tasks that wait for a control worker; 1 comes first, None is 3."""
 
 
 def target(kind: WorkflowKind, subject: UUID | None = None, names: Names | None = None) -> Target:
@@ -109,14 +113,17 @@ def target(kind: WorkflowKind, subject: UUID | None = None, names: Names | None 
     """
     called = names or Names()
     if kind == "scheduler":
-        return Target(kind, SCHEDULER_WORKFLOW_ID, (), "Assigns hosts to task groups")
+        return Target(
+            kind, SCHEDULER_WORKFLOW_ID, (), "Assigns hosts to task groups", priority=FIRST
+        )
     if kind == "retention":
         return Target(kind, RETENTION_WORKFLOW_ID, (), "Deletes what is kept no longer")
     if subject is None:
         raise ValueError(f"a {kind} needs an id")
     if kind == "manager":
         given, id_ = ManagerInput(manager_id=subject), manager_workflow_id(subject)
-        return Target(kind, id_, (given,), f"Host {called.manager or subject}", called.memo)
+        summary = f"Host {called.manager or subject}"
+        return Target(kind, id_, (given,), summary, called.memo, FIRST)
     if kind == "run":
         run, id_ = RunInput(run_id=subject), run_workflow_id(subject)
         name = f"{called.user_group}/{called.job}" if called.job else subject
@@ -207,6 +214,7 @@ class ControlClient:
                 id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
                 static_summary=it.summary,
                 memo=it.memo or None,
+                priority=Priority(priority_key=it.priority),
                 task_timeout=WORKFLOW_TASK_WITHIN,
                 start_signal=signal,
                 rpc_timeout=POKE_TIMEOUT,

@@ -317,6 +317,8 @@ class Expected(Model):
 
     task_groups: tuple[UUID, ...] = ()
     """Unsettled groups."""
+    urgent_groups: tuple[UUID, ...] = ()
+    """Those among them that have a lease or a timer, or that do not accept tasks any more."""
     managers: tuple[UUID, ...] = ()
     """Managers with a live lease, with an environment preparing, ready or tearing down, or with one that is
     owed and that a group waits for."""

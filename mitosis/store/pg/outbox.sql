@@ -60,6 +60,13 @@ WITH held AS (
 SELECT coalesce((SELECT array_agg(g.uuid ORDER BY g.id) FROM group_live AS v
                    JOIN task_groups AS g ON g.id = v.group_id
                   WHERE v.settled_at IS NULL AND g.kind <> 'direct'), '{}') AS task_groups,
+       coalesce((SELECT array_agg(g.uuid ORDER BY g.id) FROM group_live AS v
+                   JOIN task_groups AS g ON g.id = v.group_id
+                  WHERE v.settled_at IS NULL AND g.kind <> 'direct'
+                    AND (v.state <> 'open' OR g.auto_close_timeout_seconds IS NOT NULL
+                         OR g.close_deadline IS NOT NULL
+                         OR EXISTS (SELECT FROM leases AS l
+                                     WHERE l.group_id = v.group_id AND l.state <> 'ended'))), '{}') AS urgent_groups,
        coalesce((SELECT array_agg(uuid ORDER BY id) FROM held), '{}') AS managers,
        coalesce((SELECT array_agg(r.uuid ORDER BY r.id) FROM runs AS r WHERE r.ended_at IS NULL), '{}') AS runs,
        coalesce((SELECT array_agg(uuid ORDER BY id) FROM held

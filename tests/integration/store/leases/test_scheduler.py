@@ -1,6 +1,7 @@
 """The assignment round against a real database: who is idle, what is hungry, nobody twice."""
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
@@ -312,3 +313,20 @@ async def test_a_round_waits_for_the_one_before_it_and_sees_its_offers(database:
         await until_blocked(w)
         await before.commit()
         assert (await after).offered == 0
+
+
+async def test_groups_with_a_lease_or_a_timer_or_that_are_to_end_are_urgent(database: str) -> None:
+    """Their workflows are started first when Temporal has lost its data."""
+    async with world(database) as w:
+        leased = await w.group("leased")
+        await w.submit(leased, 1)
+        await w.leased_host(leased)
+        plain = await w.group("plain")
+        inactive = await w.group("inactive", auto_close_timeout=timedelta(hours=1))
+        deadline = await w.group("deadline", close_deadline=datetime.now(UTC) + timedelta(hours=1))
+        closed = await w.group("closed")
+        await w.submit(closed, 1)
+        await w.close(closed)
+        expected = await w.control.expected()
+        assert expected.urgent_groups == (leased, inactive, deadline, closed)
+        assert expected.task_groups == (leased, plain, inactive, deadline, closed)
