@@ -101,9 +101,10 @@ async def test_the_newest_build_that_runs_is_made_current(
         ([OWN, OLD], OWN, OLD),
         ([OWN, OWN], OWN, OWN),
         ([OLD, OWN, NEW], NEW, NEW),
+        ([OLD, OWN], NEW, NEW),
         ([], OWN, ""),
     ],
-    ids=["last of all", "to an older one", "another of its build", "not current", "row is gone"],
+    ids=["last of all", "to an older one", "same build", "newer runs", "not ours", "row is gone"],
 )
 async def test_the_last_process_of_a_build_hands_over(
     live: list[str], current: str, after: str
