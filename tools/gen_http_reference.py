@@ -38,7 +38,7 @@ path or a query numbers are text. Numbers of seconds are `…_seconds`; duration
 `90s`, `10m` or `1h30m`.
 
 A body may have 2 MB, a submission or a batch of reports 64 MB, one task 1 MB. Every answer has an
-`X-Request-Id`; a client may send its own.
+`X-Request-Id`; a client may send its own. Only what is no HTTP request gets neither: 400 as text.
 """
 MODULES: tuple[ModuleType, ...] = (http, wire, task, allocation, hook, lifecycle)
 NOT_SHOWN = ("Page_", "Problem")

@@ -27,6 +27,8 @@ PROBLEM = "application/problem+json"
 STREAM = "text/event-stream"
 STREAM_SECONDS, STREAM_BYTES = 0.3, 100_000
 ANSWER_SECONDS = 30.0
+NOT_RANDOM = ("authorization", "transfer-encoding")
+"""The caller's; and what makes it no HTTP request, which no route sees: uvicorn answers 400."""
 EVENT_FIELDS = (b":", b"event:", b"data:", b"id:", b"retry:")
 
 
@@ -69,7 +71,9 @@ class Calls:
         try:
             how = case.as_transport_kwargs(self._url)
             how["headers"] = {
-                name: value for name, value in how["headers"].items() if name != "Authorization"
+                name: value
+                for name, value in how["headers"].items()
+                if name.lower() not in NOT_RANDOM
             }
             if token is not None:
                 how["headers"]["Authorization"] = f"Bearer {token}"
