@@ -22,6 +22,7 @@ from manager_agent.affinity import cpuset_prefix, plan_cpus
 from manager_agent.agent_api import AgentApi
 from manager_agent.checkpoint import Checkpoints
 from manager_agent.contact import RENEW_SECONDS, Contact
+from manager_agent.ended_hooks import EndedHooks
 from manager_agent.environments import Environments
 from manager_agent.hello import hello as hello_of_host
 from manager_agent.host import Host
@@ -111,7 +112,11 @@ class Agent:
         )
         self._steps = StepDeaths(folders.state_dir / "steps")
         self._environments = Environments(
-            config.manager_id, self._api, self._checkpoints, self._steps
+            config.manager_id,
+            self._api,
+            self._checkpoints,
+            self._steps,
+            EndedHooks(folders.state_dir / "ended_hooks", self._api),
         )
         self.host = Host(
             config.manager_id,

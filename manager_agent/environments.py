@@ -17,6 +17,7 @@ from uuid import UUID
 from manager_agent.affinity import plan_cpus
 from manager_agent.agent_api import AgentApi
 from manager_agent.checkpoint import Checkpoints, fingerprint
+from manager_agent.ended_hooks import GONE, EndedHooks, failed_before
 from manager_agent.hooks import HookResult, run_hook
 from manager_agent.step_deaths import Kind, Step, StepDeaths
 from mitosis.concurrency import cancel_and_wait
@@ -24,11 +25,9 @@ from mitosis.contracts.agent_http import EnvironmentChange, EnvironmentGrant, Ho
 from mitosis.contracts.control import HookOutcome, HookVerdict
 from mitosis.contracts.errors import (
     InvalidRequest,
-    InvalidTransition,
     LeaseLost,
     MitosisError,
     NotFound,
-    Superseded,
 )
 from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.lifecycle import EnvironmentState
@@ -47,7 +46,7 @@ OWED_UNTIL = (
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-_GONE = (LeaseLost, NotFound, InvalidTransition, Superseded)
+_OWED = (EnvironmentState.OWED, EnvironmentState.TEARING_DOWN)
 
 
 @dataclass(slots=True)
@@ -63,12 +62,18 @@ class Environments:
     """All environments of one manager on this host. One hook of a group runs at a time."""
 
     def __init__(
-        self, manager_id: UUID, api: AgentApi, checkpoints: Checkpoints, steps: StepDeaths
+        self,
+        manager_id: UUID,
+        api: AgentApi,
+        checkpoints: Checkpoints,
+        steps: StepDeaths,
+        ended: EndedHooks,
     ) -> None:
         self._manager_id = manager_id
         self._api = api
         self._checkpoints = checkpoints
         self._steps = steps
+        self._ended = ended
         self._given_up: dict[UUID, int] = {}
         """Task groups whose setup or probe has been refused, with the epoch of the lease."""
         self._failed: dict[int, HookOutcome] = {}
@@ -157,6 +162,9 @@ class Environments:
             self._steps.forget(group)
             del self._given_up[group]
         try:
+            grant, failed = await self._report_setup_before(grant, mark)
+            if failed is not None:
+                return failed
             if await self.is_prepared(grant):
                 return self._check_plan(grant) or HookOutcome(
                     verdict=HookVerdict.READY, message="prepared before"
@@ -174,8 +182,29 @@ class Environments:
                 await self._refuse(grant, refused)
                 return refused
             return await self._set_up(grant, mark, began)
-        except _GONE as error:
+        except GONE as error:
             return lease_lost(error)
+
+    async def _report_setup_before(
+        self, grant: LeaseGrant, mark: str
+    ) -> tuple[LeaseGrant, HookOutcome | None]:
+        """Report the end of a setup that the process before could not report.
+
+        Returns:
+            The grant as it is then, and the outcome if that setup had failed.
+        """
+        group, kept = grant.task_group_id, self._ended.find(grant.task_group_id)
+        known = (EnvironmentState.PREPARING, EnvironmentState.READY)
+        if kept is None or kept.fingerprint != mark or grant.environment_state not in known:
+            return grant, None
+        if kept.event == "setup_failed":
+            await self._end_daemons(group)
+        elif kept.event != "prepared" or not self._checkpoints.holds(group, mark):
+            return grant, None
+        await self._ended.report(group, kept.model_copy(update={"epoch": grant.epoch}))
+        if kept.event == "setup_failed":
+            return grant, failed_before(kept.hook)
+        return grant.model_copy(update={"environment_state": EnvironmentState.READY}), None
 
     async def is_prepared(self, grant: LeaseGrant) -> bool:
         """Check that PostgreSQL has the environment as ready, and that the group's setup is still valid here.
@@ -222,6 +251,7 @@ class Environments:
         """Forget that the environment is prepared, before a hook changes it."""
         self._verdicts.pop(group, None)
         self._checkpoints.forget(group)
+        self._ended.forget(group)
 
     def _check_plan(self, grant: LeaseGrant) -> HookOutcome | None:
         try:
@@ -263,17 +293,22 @@ class Environments:
             result = replace(result, started_at=began.started_at)
         if result is not None and result.refused:
             self._given_up[group] = grant.epoch
-        if result is not None and not result.succeeded:
-            await self._end_daemons(group)
-            report = result.report()
-            await self._change(group, event="setup_failed", epoch=grant.epoch, hook=report)
-            return _failed(result)
-        if result is not None:
+        failed = result is not None and not result.succeeded
+        if result is not None and not failed:
             self._checkpoints.write(group, mark)
             self._verdicts[group] = (grant.epoch, True)
-        await self._change(
-            group, event="prepared", epoch=grant.epoch, fingerprint=mark, hook=_report(result)
+        ended = self._ended.keep(
+            group,
+            event="setup_failed" if failed else "prepared",
+            epoch=grant.epoch,
+            fingerprint=mark,
+            hook=_report(result),
         )
+        if result is not None and failed:
+            await self._end_daemons(group)
+            await self._ended.report(group, ended)
+            return _failed(result)
+        await self._ended.report(group, ended)
         return HookOutcome(
             verdict=HookVerdict.READY, seconds=result.seconds if result is not None else 0.0
         )
@@ -305,6 +340,9 @@ class Environments:
             grant = await until_reached(lambda: self._api.environment(task_group_id))
             if grant.state is EnvironmentState.GONE:
                 return HookOutcome(verdict=HookVerdict.CLEANED, message="nothing was left")
+            kept = self._ended.find(task_group_id)
+            if kept is not None and kept.event == "cleaned" and grant.state in _OWED:
+                return await self._report_cleaned(task_group_id, kept, 0.0)
             hook = grant.environment_teardown_hook
             began = self._beginning(_step("teardown hook", task_group_id, hook))
             if grant.state is not EnvironmentState.TEARING_DOWN or began is not None:
@@ -327,16 +365,22 @@ class Environments:
         if result is not None and not result.begun:
             return await self._owe(group, result)
         self._debts.pop(group, None)
-        await self._end_daemons(group)
         degraded = result is not None and not result.succeeded
+        ended = self._ended.keep(group, event="cleaned", degraded=degraded, hook=_report(result))
+        return await self._report_cleaned(group, ended, result.seconds if result else 0.0)
+
+    async def _report_cleaned(
+        self, group: UUID, ended: EnvironmentChange, seconds: float
+    ) -> HookOutcome:
+        await self._end_daemons(group)
         try:
-            await self._change(group, event="cleaned", degraded=degraded, hook=_report(result))
-        except _GONE as error:
+            await self._ended.report(group, ended)
+        except GONE as error:
             return lease_lost(error)
         return HookOutcome(
-            verdict=HookVerdict.DEGRADED if degraded else HookVerdict.CLEANED,
-            message=result.message if result is not None else "",
-            seconds=result.seconds if result is not None else 0.0,
+            verdict=HookVerdict.DEGRADED if ended.degraded else HookVerdict.CLEANED,
+            message=(ended.hook.message if ended.hook is not None else None) or "",
+            seconds=seconds,
         )
 
     async def _owe(self, group: UUID, result: HookResult) -> HookOutcome:
@@ -351,7 +395,7 @@ class Environments:
         )
         try:
             await self._change(group, event="postpone", hook=hook)
-        except _GONE as error:
+        except GONE as error:
             return lease_lost(error)
         return HookOutcome(verdict=HookVerdict.LEASE_LOST, message=why)
 
@@ -404,7 +448,7 @@ class Environments:
         await end_daemons(str(self._manager_id), str(task_group_id))
 
     async def _change(self, task_group_id: UUID, **change: object) -> EnvironmentState:
-        """Send a change until the API answers, so that an outage loses no hook result."""
+        """Send a change until the API answers, so that an outage loses none."""
         body = EnvironmentChange.model_validate(change)
         return await until_reached(lambda: self._api.change_environment(task_group_id, body))
 
