@@ -102,16 +102,11 @@ def server_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataFold
 
 @pytest.fixture(scope="session")
 def postgres(server_loop: LoopThread, server_folder: DataFolder) -> Iterator[EmbeddedPostgres]:
-    """A PostgreSQL server. It survives the kill of a process, not a power cut: fsync is off.
-
-    A prepared statement is planned once per session: to plan those of a round again costs more than to
-    execute them on the few rows of a test.
-    """
+    """A PostgreSQL server. It survives the kill of a process, not a power cut: fsync is off."""
     from tests.support import clusters  # a plugin: pytest imports it first
 
     options = {"fsync": "off", "full_page_writes": "off", "max_connections": "200"}
     options["autovacuum"] = "off"  # it would look into hundreds of short-lived databases
-    options["plan_cache_mode"] = "force_generic_plan"
     clusters.begin_with_cluster(server_folder.path)
     server = EmbeddedPostgres(server_folder, options=options)
     server_loop.run(server.start())

@@ -22,6 +22,12 @@ from mitosis.store.pg import database as pg
 
 ACT = TypeVar("ACT", bound=AsyncConnection[Any])
 Key = tuple[str, str]
+PLANNED_ONCE = " -c plan_cache_mode=force_generic_plan"
+"""To plan a statement again costs more than to execute it on the few rows of a test.
+
+Also a check of a foreign key keeps its first plan, which reads a table that was small then: a test with many
+rows begins with new sessions (``new_sessions``), which plan as in the product.
+"""
 _idle: defaultdict[Key, list["WarmSession"]] = defaultdict(list)
 
 
@@ -42,6 +48,8 @@ class WarmSession(AsyncConnection[DictRow]):
             if kept.pgconn.status == ConnStatus.OK:
                 assert isinstance(kept, cls)
                 return kept
+        if "options" in kwargs:
+            kwargs["options"] += PLANNED_ONCE
         new = await super().connect(conninfo, cursor_factory=cursors, **kwargs)
         if new.prepare_threshold is not None:
             new.prepare_threshold = 0  # a statement of the next test is one of an earlier test

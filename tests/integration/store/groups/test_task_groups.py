@@ -104,6 +104,7 @@ async def test_lists_are_pages_of_what_one_may_read(database: str) -> None:
             await list_groups(w.store, w.user_id, limit=501)
 
 
+@pytest.mark.new_sessions
 @pytest.mark.parametrize(
     ("settled", "filters"),
     [

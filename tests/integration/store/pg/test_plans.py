@@ -186,6 +186,7 @@ def group_lists(viewer: Any) -> dict[str, tuple[str, dict[str, Any]]]:
     return found
 
 
+@pytest.mark.new_sessions
 @pytest.mark.spec("S002-260")
 async def test_no_statement_reads_a_large_table(database: str) -> None:
     async with world(database) as w:

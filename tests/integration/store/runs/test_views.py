@@ -76,6 +76,7 @@ async def test_runs_of_schedules_are_listed_with_their_schedule_and_not_with_a_u
         assert await listed(schedule="one", group_name="bob") == []
 
 
+@pytest.mark.new_sessions
 @pytest.mark.parametrize(
     ("of_creator", "of_a_schedule", "index"),
     [(True, False, "runs_by_hand"), (False, True, "runs_by_schedule")],
