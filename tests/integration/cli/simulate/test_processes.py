@@ -5,7 +5,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -26,10 +28,18 @@ TIMED = {"decide_ms", "longest_decide_ms"}
 POLICIES = {name.value: policy for name, policy in policies(Policy()).items()}
 
 
-@pytest.fixture(autouse=True)
-def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-    monkeypatch.setattr(processes, "LEAST_HOST_DAYS", 3)
+def in_own_process(check: Callable[[pytest.MonkeyPatch], None]) -> None:
+    """Run a check where no other thread is: what one of them has locked stays locked in a forked process."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
+        process.submit(_run, check).result()
+
+
+def _run(check: Callable[[pytest.MonkeyPatch], None]) -> None:
+    assert threading.active_count() == 1
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+        monkeypatch.setattr(processes, "LEAST_HOST_DAYS", 3)
+        check(monkeypatch)
 
 
 def figures(results: Mapping[str, Result]) -> Mapping[str, Mapping[str, object]]:
@@ -39,7 +49,7 @@ def figures(results: Mapping[str, Result]) -> Mapping[str, Mapping[str, object]]
     }
 
 
-def test_each_policy_comes_to_the_same_as_in_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def compare(monkeypatch: pytest.MonkeyPatch) -> None:
     workload = mixed(SMALL)
     mine = os.getpid()
     run, ran_here = Simulator.run, list[int]()
@@ -57,9 +67,11 @@ def test_each_policy_comes_to_the_same_as_in_one_process(monkeypatch: pytest.Mon
     assert ran_here == [mine] * len(POLICIES)
 
 
-def test_a_process_that_is_killed_is_named_and_the_others_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_each_policy_comes_to_the_same_as_in_one_process() -> None:
+    in_own_process(compare)
+
+
+def kill_one(monkeypatch: pytest.MonkeyPatch) -> None:
     def run(simulator: Simulator) -> None:
         number = signal.SIGKILL if simulator.facts.snapshot.policy == POLICIES["fifo"] else 0
         os.kill(os.getpid(), number)
@@ -70,6 +82,10 @@ def test_a_process_that_is_killed_is_named_and_the_others_end(
     with pytest.raises(MitosisError, match="that simulated fifo was ended by SIGKILL"):
         processes.simulated(mixed(SMALL), chosen)
     assert multiprocessing.active_children() == []
+
+
+def test_a_process_that_is_killed_is_named_and_the_others_end() -> None:
+    in_own_process(kill_one)
 
 
 def interrupt_once() -> None:
@@ -83,14 +99,16 @@ interrupts: list[bool] = []
 os.register_at_fork(after_in_parent=interrupt_once)
 
 
-def test_an_interrupt_in_the_middle_of_a_fork_is_not_lost(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Simulator, "run", lambda _: sys.exit(0))
     interrupts.append(True)
     with pytest.raises(KeyboardInterrupt):
         processes.simulated(mixed(SMALL), POLICIES)
     assert multiprocessing.active_children() == []
+
+
+def test_an_interrupt_in_the_middle_of_a_fork_is_not_lost() -> None:
+    in_own_process(interrupt)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
