@@ -34,12 +34,16 @@ class EndedHooks:
     def keep(self, task_group_id: UUID, **change: object) -> EnvironmentChange:
         """Return the change of the environment after a hook has ended; it is kept, durably.
 
-        Without a hook, or if it could not begin, there is nothing to keep.
+        Without a hook, or if it could not begin, there is nothing to keep. On a full disk it is not kept: the
+        report follows at once all the same.
         """
         ended = EnvironmentChange.model_validate(change)
         if ended.hook is not None and ended.hook.state != "waiting":
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_durably(self._path(task_group_id), ended.model_dump_json().encode())
+            try:
+                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                write_durably(self._path(task_group_id), ended.model_dump_json().encode())
+            except OSError as error:
+                log.warning("ended_hook.not_kept", extra={"reason": str(error)})
         return ended
 
     def find(self, task_group_id: UUID) -> EnvironmentChange | None:

@@ -1,6 +1,8 @@
 """A hook that has ended is reported, also by the next process of the agent, and does not run again for it."""
 
 import asyncio
+import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -151,3 +153,22 @@ async def test_what_cannot_be_read_is_run_again(tmp_path: Path) -> None:
         async with running_agent(api, tmp_path):
             await until(lambda: api.environment is EnvironmentState.GONE)
     assert teardown.runs == 2
+
+
+async def test_a_teardown_on_a_full_disk_is_reported_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    teardown = Hook(tmp_path, "teardown", 0)
+    teardown.go.touch()
+    async with (
+        FakeApi(teardown=teardown.spec).serving() as api,
+        running_agent(api, tmp_path) as host,
+    ):
+        assert (await host.prepare()).verdict is HookVerdict.READY
+        monkeypatch.setattr("manager_agent.ended_hooks.write_durably", full)
+        assert (await host.clean()).verdict is HookVerdict.CLEANED
+    assert teardown.runs == 1
+    assert api.environment is EnvironmentState.GONE
