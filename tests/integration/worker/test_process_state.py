@@ -116,8 +116,7 @@ def test_a_handler_that_changes_nothing_is_not_looked_at_thoroughly(host: Worker
 
 
 def test_a_worker_that_is_told_to_end_meanwhile_ends_after_the_handler(host: WorkerHost) -> None:
-    host.submit({"handler": f"{MODULE}:delay_an_end"})
-    host.started()
+    host.submit({"handler": f"{MODULE}:delay_an_end"})  # it may end before its start is said
     reason = ExitReason.from_wait_status(host.hear(Exited).wait_status)
     host.spawn()
     assert reason == ExitReason(ExitKind.SIGNAL, signal.SIGTERM)
