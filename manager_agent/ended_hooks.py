@@ -1,4 +1,5 @@
-"""Reports how hooks ended. What is not reported yet is on disk: the next process does not run it again.
+"""Reports how hooks ended. A report that is not acknowledged is on disk, so that the next process sends it
+instead of running the hook again.
 
 One small file per task group, written when the hook of its setup or teardown has ended. It is removed when
 the API has acknowledged the report or refused it for good, and before a hook of the group runs again.
@@ -78,7 +79,18 @@ class EndedHooks:
         return self.folder / f"{task_group_id}.json"
 
 
-def failed_before(hook: HookReport | None) -> HookOutcome:
-    """Return the outcome of a setup that failed under an earlier process."""
-    message = "" if hook is None else hook.message or ""
-    return HookOutcome(verdict=HookVerdict.FAILED, message=message)
+def failure_of(hook: HookReport | None) -> HookOutcome:
+    """Return the outcome of a hook that failed, with the last line that it wrote to its standard error."""
+    found = outcome_of(HookVerdict.FAILED, hook)
+    tail = "" if hook is None else hook.stderr_tail or ""
+    for line in tail.strip().splitlines()[-1:]:
+        return found.model_copy(update={"message": f"{found.message}: {line[:200]}"})
+    return found
+
+
+def outcome_of(verdict: HookVerdict, hook: HookReport | None) -> HookOutcome:
+    """Return the outcome of a step whose hook has ended, or that has none."""
+    if hook is None or hook.finished_at is None:
+        return HookOutcome(verdict=verdict)
+    seconds = max(0.0, (hook.finished_at - hook.started_at).total_seconds())
+    return HookOutcome(verdict=verdict, message=hook.message or "", seconds=seconds)

@@ -17,7 +17,7 @@ from uuid import UUID
 from manager_agent.affinity import plan_cpus
 from manager_agent.agent_api import AgentApi
 from manager_agent.checkpoint import Checkpoints, fingerprint
-from manager_agent.ended_hooks import GONE, EndedHooks, failed_before
+from manager_agent.ended_hooks import GONE, EndedHooks, failure_of, outcome_of
 from manager_agent.hooks import HookResult, run_hook
 from manager_agent.step_deaths import Kind, Step, StepDeaths
 from mitosis.concurrency import cancel_and_wait
@@ -45,8 +45,6 @@ OWED_UNTIL = (
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
-
-_OWED = (EnvironmentState.OWED, EnvironmentState.TEARING_DOWN)
 
 
 @dataclass(slots=True)
@@ -203,7 +201,7 @@ class Environments:
             return grant, None
         await self._ended.report(group, kept.model_copy(update={"epoch": grant.epoch}))
         if kept.event == "setup_failed":
-            return grant, failed_before(kept.hook)
+            return grant, failure_of(kept.hook)
         return grant.model_copy(update={"environment_state": EnvironmentState.READY}), None
 
     async def is_prepared(self, grant: LeaseGrant) -> bool:
@@ -244,7 +242,7 @@ class Environments:
         result = await self._run_for(grant, "probe", grant.environment_probe)
         prepared = result is None or result.succeeded
         if result is not None and not prepared:
-            log.warning("probe.failed", extra={"reason": _failed(result).message})
+            log.warning("probe.failed", extra={"reason": failure_of(result.report()).message})
         self._verdicts[grant.task_group_id] = (grant.epoch, prepared)
 
     def _distrust(self, group: UUID) -> None:
@@ -293,25 +291,19 @@ class Environments:
             result = replace(result, started_at=began.started_at)
         if result is not None and result.refused:
             self._given_up[group] = grant.epoch
-        failed = result is not None and not result.succeeded
-        if result is not None and not failed:
+        event = "setup_failed" if result is not None and not result.succeeded else "prepared"
+        if result is not None and event == "prepared":
             self._checkpoints.write(group, mark)
             self._verdicts[group] = (grant.epoch, True)
         ended = self._ended.keep(
-            group,
-            event="setup_failed" if failed else "prepared",
-            epoch=grant.epoch,
-            fingerprint=mark,
-            hook=_report(result),
+            group, event=event, epoch=grant.epoch, fingerprint=mark, hook=_report(result)
         )
-        if result is not None and failed:
+        if event == "setup_failed":
             await self._end_daemons(group)
-            await self._ended.report(group, ended)
-            return _failed(result)
         await self._ended.report(group, ended)
-        return HookOutcome(
-            verdict=HookVerdict.READY, seconds=result.seconds if result is not None else 0.0
-        )
+        if event == "setup_failed":
+            return failure_of(ended.hook)
+        return outcome_of(HookVerdict.READY, ended.hook)
 
     # --- teardown -------------------------------------------------------------------------------
 
@@ -341,8 +333,8 @@ class Environments:
             if grant.state is EnvironmentState.GONE:
                 return HookOutcome(verdict=HookVerdict.CLEANED, message="nothing was left")
             kept = self._ended.find(task_group_id)
-            if kept is not None and kept.event == "cleaned" and grant.state in _OWED:
-                return await self._report_cleaned(task_group_id, kept, 0.0)
+            if kept is not None and kept.event == "cleaned" and grant.state.is_debt:
+                return await self._report_cleaned(task_group_id, kept)
             hook = grant.environment_teardown_hook
             began = self._beginning(_step("teardown hook", task_group_id, hook))
             if grant.state is not EnvironmentState.TEARING_DOWN or began is not None:
@@ -367,21 +359,16 @@ class Environments:
         self._debts.pop(group, None)
         degraded = result is not None and not result.succeeded
         ended = self._ended.keep(group, event="cleaned", degraded=degraded, hook=_report(result))
-        return await self._report_cleaned(group, ended, result.seconds if result else 0.0)
+        return await self._report_cleaned(group, ended)
 
-    async def _report_cleaned(
-        self, group: UUID, ended: EnvironmentChange, seconds: float
-    ) -> HookOutcome:
+    async def _report_cleaned(self, group: UUID, ended: EnvironmentChange) -> HookOutcome:
         await self._end_daemons(group)
         try:
             await self._ended.report(group, ended)
         except GONE as error:
             return lease_lost(error)
-        return HookOutcome(
-            verdict=HookVerdict.DEGRADED if ended.degraded else HookVerdict.CLEANED,
-            message=(ended.hook.message if ended.hook is not None else None) or "",
-            seconds=seconds,
-        )
+        verdict = HookVerdict.DEGRADED if ended.degraded else HookVerdict.CLEANED
+        return outcome_of(verdict, ended.hook)
 
     async def _owe(self, group: UUID, result: HookResult) -> HookOutcome:
         """Report a teardown that could not begin: the host serves nothing else before it is done."""
@@ -464,13 +451,6 @@ def _step(kind: Kind, group: UUID, hook: HookSpec | None) -> Step | None:
 
 def _report(result: HookResult | None) -> HookReport | None:
     return result.report() if result is not None else None
-
-
-def _failed(result: HookResult) -> HookOutcome:
-    message = result.message
-    if last := result.stderr_tail.strip().splitlines()[-1:]:
-        message = f"{message}: {last[0][:200]}"
-    return HookOutcome(verdict=HookVerdict.FAILED, message=message, seconds=result.seconds)
 
 
 def _started(

@@ -282,6 +282,11 @@ class EnvironmentState(StrEnum):
     OWED = "owed"
     """The host was lost; teardown is the first thing at its next hello."""
 
+    @property
+    def is_debt(self) -> bool:
+        """Whether the host has a teardown to finish, also of a group that goes on."""
+        return self in (EnvironmentState.OWED, EnvironmentState.TEARING_DOWN)
+
 
 class EnvironmentEvent(StrEnum):
     PREPARED = "prepared"

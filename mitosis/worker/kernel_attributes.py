@@ -1,4 +1,4 @@
-"""What the kernel keeps of a process and the functions of Python neither show nor put back."""
+"""Reads attributes of a process for which Python has no function: what prctl(2) and others have set."""
 
 import ctypes
 import os
@@ -20,8 +20,9 @@ _RETURNED_BY_PRCTL = {
     "PR_GET_MEMORY_MERGE": 68,
 }
 """Those that a kernel does not know are -1 each time."""
-_SYSTEM_CALLS = {"x86_64": (239, 252), "aarch64": (236, 31)}
-"""get_mempolicy(2) and ioprio_get(2) have no function in the C library. Source: syscalls(2)."""
+_GET_MEMPOLICY = {"x86_64": 239, "aarch64": 236}.get(platform.machine())
+_IOPRIO_GET = {"x86_64": 252, "aarch64": 31}.get(platform.machine())
+"""The C library has no function for these. Source: syscalls(2)."""
 _IOPRIO_WHO_PROCESS = 1
 
 
@@ -33,7 +34,6 @@ class KernelAttributes:
         self._value = ctypes.create_string_buffer(_BYTES)
         self._oom_fd = os.open("/proc/self/oom_score_adj", os.O_RDONLY | os.O_CLOEXEC)
         self._core_fd = open_if_there("/proc/self/coredump_filter")
-        self._calls = _SYSTEM_CALLS.get(platform.machine())
 
     def read(self) -> tuple[object, ...]:
         """Return the values of those that only the process itself can set.
@@ -46,8 +46,8 @@ class KernelAttributes:
             prctl(get, value, 0, 0, 0)
             written.append(value.raw[:4])
         flags = [prctl(get, 0, 0, 0, 0) for get in _RETURNED_BY_PRCTL.values()]
-        if self._calls is not None:
-            _libc.syscall(self._calls[0], value, None, 0, None, 0)
+        if _GET_MEMPOLICY is not None:
+            _libc.syscall(_GET_MEMPOLICY, value, None, 0, None, 0)
             written.append(value.raw[:4])
         return (*written, *flags)
 
@@ -55,9 +55,9 @@ class KernelAttributes:
         """Return the values of those that other processes of the same user can set."""
         oom = os.pread(self._oom_fd, 16, 0)
         core = b"" if self._core_fd is None else os.pread(self._core_fd, 16, 0)
-        if self._calls is None:
-            return (os.sched_getscheduler(0), oom, core)
-        priority = _libc.syscall(self._calls[1], _IOPRIO_WHO_PROCESS, 0)
+        priority = -1
+        if _IOPRIO_GET is not None:
+            priority = _libc.syscall(_IOPRIO_GET, _IOPRIO_WHO_PROCESS, 0)
         return (os.sched_getscheduler(0), oom, core, priority)
 
 

@@ -60,14 +60,22 @@ PRCTL = {  # Source: the kernel's uapi header of prctl(2)
 """Process attributes: what reads one, what sets it, and another value than the usual."""
 UNKNOWN = {name for name, (get, _, _) in PRCTL.items() if _libc.prctl(get, 0, 0, 0, 0) == -1}
 """Those that this kernel does not have."""
-_SETS = {"x86_64": (251, 238), "aarch64": (30, 237)}
-_GETS = {"x86_64": (252, 239), "aarch64": (31, 236)}
-"""Numbers of ioprio and mempolicy. Source: syscalls(2)."""
+_NUMBERS = {  # Source: syscalls(2)
+    "x86_64": {"ioprio_set": 251, "ioprio_get": 252, "set_mempolicy": 238, "get_mempolicy": 239},
+    "aarch64": {"ioprio_set": 30, "ioprio_get": 31, "set_mempolicy": 237, "get_mempolicy": 236},
+}
+"""Of system calls without a function in the C library."""
 
 
-def _system_call(place: int, *arguments: int | None) -> None:
-    """Call ioprio_set(2) or set_mempolicy(2), in a task that is not of the shortest."""
-    assert _libc.syscall(_SETS[platform.machine()][place], *arguments) == 0
+def _system_call(name: str, *arguments: Any) -> int:
+    result: int = _libc.syscall(_NUMBERS[platform.machine()][name], *arguments)
+    assert result != -1, name
+    return result
+
+
+def _set_policy(name: str, *arguments: Any) -> None:
+    """Set a policy, in a task that is not of the shortest."""
+    _system_call(name, *arguments)
     time.sleep(0.002)
 
 
@@ -234,8 +242,8 @@ LEAKS: dict[str, Callable[[], Any]] = {
     "subreaper": lambda: _prctl(36, 0),
     **{name: partial(_prctl, *numbers) for name, (_, *numbers) in PRCTL.items()},
     "filter of cores": _core_filter,
-    "I/O priority": lambda: _system_call(0, 1, 0, 3 << 13),
-    "memory policy": lambda: _system_call(1, 4, None, 0),
+    "I/O priority": lambda: _set_policy("ioprio_set", 1, 0, 3 << 13),
+    "memory policy": lambda: _set_policy("set_mempolicy", 4, None, 0),
     "digits": lambda: sys.set_int_max_str_digits(0),
     "exception hook": lambda: setattr(sys, "excepthook", print),
     "unraisable hook": lambda: setattr(sys, "unraisablehook", print),
@@ -368,12 +376,11 @@ def _settings() -> dict[str, Any]:
 
 def _attributes() -> list[Any]:
     """Return I/O priority, memory policy, filter of core dumps and what prctl(2) shows."""
-    priority, policy = _GETS[platform.machine()]
     value = ctypes.c_int()
-    _libc.syscall(policy, ctypes.byref(value), None, 0, None, 0)
+    _system_call("get_mempolicy", ctypes.byref(value), None, 0, None, 0)
     flags = (3, 30, *(get for get, _, _ in PRCTL.values()))
     return [
-        *(_libc.syscall(priority, 1, 0), value.value),
+        *(_system_call("ioprio_get", 1, 0), value.value),
         Path("/proc/self/coredump_filter").read_text(),
         *map(_attribute, (2, 37)),
         *(_libc.prctl(number, 0, 0, 0, 0) for number in flags),

@@ -51,8 +51,6 @@ _GOAL: Mapping[str, EnvironmentState] = {
 """The state after each event of the agent; if the environment is in it already, the call succeeds."""
 _MEASURED: Mapping[str, DurationKind] = {"prepared": "setup", "cleaned": "teardown"}
 """The events that end a step whose duration counts."""
-_OWED = (EnvironmentState.OWED, EnvironmentState.TEARING_DOWN)
-"""What is finished also for a group that goes on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +126,7 @@ async def _change(
         _check_lease(leases, asked)
     now = await fetch_one(connection, _Environment, SQL["lock_environment"], numbers)
     before = None if now is None else now.state
-    if asked.event == "tear_down" and before not in _OWED:
+    if asked.event == "tear_down" and not (before and before.is_debt):
         _check_teardown(leases, facts)
     state = _after(before, asked)
     if asked.event == "preparing":

@@ -24,7 +24,7 @@ from mitosis.contracts.lifecycle import TaskGroupState
 from tests.support.admin import admin_address
 from tests.support.checkout import ROOT
 from tests.support.prepared import python
-from tests.support.program import clean_environment, running_up
+from tests.support.program import clean_environment
 from tests.support.sdk_functions import (
     area,
     fails,
@@ -52,14 +52,6 @@ WRONG: list[tuple[str, Callable[[Any], Any]]] = [
     ("grace", lambda g: g.cancel(grace=timedelta(seconds=-1))),
     ("reason", lambda g: g.close(reason=1)),
 ]
-
-
-@pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The data folder of a running stack."""
-    folder = tmp_path_factory.mktemp("sdk") / "data"
-    with running_up(folder, prepared_agent=True):
-        yield folder
 
 
 @pytest.fixture(scope="module")

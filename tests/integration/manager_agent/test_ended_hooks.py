@@ -3,16 +3,17 @@
 import asyncio
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mitosis.contracts.control import HookVerdict
+from mitosis.contracts.control import HookOutcome, HookVerdict
 from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.lifecycle import EnvironmentState
-from tests.support.agents import Commands, running_agent, until
+from tests.support.agents import running_agent, until
 from tests.support.fake_api import FakeApi
 
 PATH = "/managers/environments/{group}"
@@ -23,9 +24,8 @@ class Hook:
 
     def __init__(self, folder: Path, name: str, status: int) -> None:
         self.log, self.go = folder / f"{name}.log", folder / f"{name}.go"
-        script = (
-            f"echo run >> {self.log}; until [ -e {self.go} ]; do sleep 0.02; done; exit {status}"
-        )
+        wait = f"until [ -e {self.go} ]; do sleep 0.02; done"
+        script = f"echo run >> {self.log}; {wait}; echo no disk >&2; exit {status}"
         self.spec = HookSpec(command=("/bin/sh", "-c", script))
 
     @property
@@ -55,15 +55,9 @@ def runs_reported(api: FakeApi, *events: str) -> list[tuple[str, int | None]]:
 
 
 @contextmanager
-def preparing(host: Commands) -> Iterator[None]:
-    running = asyncio.create_task(host.prepare())
-    yield
-    running.cancel()
-
-
-@contextmanager
-def cleaning(host: Commands) -> Iterator[None]:
-    running = asyncio.create_task(host.clean())
+def beside(activity: Coroutine[Any, Any, HookOutcome]) -> Iterator[None]:
+    """Run an activity of the host; it is cancelled at the end."""
+    running = asyncio.create_task(activity)
     yield
     running.cancel()
 
@@ -76,7 +70,7 @@ async def test_a_teardown_that_ended_while_the_api_was_away_does_not_run_again(
     async with FakeApi(teardown=teardown.spec).serving() as api:
         async with running_agent(api, tmp_path) as host:
             assert (await host.prepare()).verdict is HookVerdict.READY
-            with cleaning(host):
+            with beside(host.clean()):
                 await teardown.end_unheard(api)
         owe(api)
         async with running_agent(api, tmp_path):
@@ -93,12 +87,13 @@ async def test_a_setup_that_ended_while_the_api_was_away_does_not_run_again(
     setup = Hook(tmp_path, "setup", status)
     async with FakeApi(setup=setup.spec).serving() as api:
         async with running_agent(api, tmp_path) as host:
-            with preparing(host):
+            with beside(host.prepare()):
                 await setup.end_unheard(api)
         api.down = False
         async with running_agent(api, tmp_path) as host:
             outcome = await host.prepare()
         assert outcome.verdict is (HookVerdict.FAILED if status else HookVerdict.READY)
+        assert outcome.message == ("exit code 3: no disk" if status else "prepared before")
         assert setup.runs == 1
         assert runs_reported(api, "preparing", "prepared", "setup_failed") == [(state, status)]
 
@@ -112,7 +107,7 @@ async def test_a_teardown_whose_answer_was_lost_runs_again_for_the_next_setup(
     async with FakeApi(setup=setup.spec, teardown=teardown.spec).serving() as api:
         async with running_agent(api, tmp_path) as host:
             assert (await host.prepare()).verdict is HookVerdict.READY
-            with cleaning(host):
+            with beside(host.clean()):
                 await until(lambda: teardown.runs == 1)
                 api.lose_answers[PATH] = 1_000
                 teardown.go.touch()
@@ -120,7 +115,7 @@ async def test_a_teardown_whose_answer_was_lost_runs_again_for_the_next_setup(
         api.lose_answers.clear()
         setup.go.unlink()
         async with running_agent(api, tmp_path) as host:
-            with preparing(host):
+            with beside(host.prepare()):
                 await until(lambda: setup.runs == 2)
         owe(api)
         async with running_agent(api, tmp_path):
@@ -133,7 +128,7 @@ async def test_a_setup_that_was_not_heard_is_probed_before_it_is_believed(tmp_pa
     probe = HookSpec(command=("/bin/sh", "-c", f"echo probe >> {setup.log}; exit 1"))
     async with FakeApi(setup=setup.spec, probe=probe).serving() as api:
         async with running_agent(api, tmp_path) as host:
-            with preparing(host):
+            with beside(host.prepare()):
                 await setup.end_unheard(api)
         api.down = False
         async with running_agent(api, tmp_path) as host:
@@ -146,7 +141,7 @@ async def test_what_cannot_be_read_is_run_again(tmp_path: Path) -> None:
     async with FakeApi(teardown=teardown.spec).serving() as api:
         async with running_agent(api, tmp_path) as host:
             assert (await host.prepare()).verdict is HookVerdict.READY
-            with cleaning(host):
+            with beside(host.clean()):
                 await teardown.end_unheard(api)
         (tmp_path / "state" / "ended_hooks" / f"{api.task_group_id}.json").write_text("{")
         owe(api)

@@ -5,7 +5,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,10 @@ import pytest
 
 from tests.support.program import (
     MITOSIS,
-    clean_environment,
     mitosis,
     mitosis_json,
     prepared_mitosis,
     refused,
-    running_up,
 )
 from tests.support.terminal import Terminal
 from tests.support.waiting import wait_until
@@ -28,19 +26,6 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.timeout(180)
 POLL = 0.2
 """Seconds between two programs that ask for the same."""
-
-
-@pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The data folder of a running stack."""
-    folder = tmp_path_factory.mktemp("everyday") / "data"
-    with running_up(folder, prepared_agent=True):
-        yield folder
-
-
-@pytest.fixture
-def env(stack: Path) -> Mapping[str, str]:
-    return clean_environment(MITOSIS_DATA_DIR=str(stack))
 
 
 @pytest.fixture

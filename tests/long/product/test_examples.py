@@ -25,19 +25,11 @@ from mitosis.store.store import Store
 from mitosis.store.users.accounts import add_member, create_user
 from tests.support.checkout import ROOT
 from tests.support.prepared import python
-from tests.support.program import clean_environment, mitosis, refused, running_up
+from tests.support.program import clean_environment, mitosis, refused
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(180)
 EXAMPLES = ROOT / "examples"
-
-
-@pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The data folder of a running stack."""
-    folder = tmp_path_factory.mktemp("examples") / "data"
-    with running_up(folder, prepared_agent=True):
-        yield folder
 
 
 @pytest.fixture

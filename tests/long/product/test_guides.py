@@ -18,21 +18,12 @@ from tests.support.program import (
     mitosis,
     mitosis_json,
     prepared_mitosis,
-    running_up,
 )
 
 DOCS = ROOT / "docs"
 beside: list[PreparedPopen] = []
 """What runs beside the shell of a page."""
 pytestmark = pytest.mark.timeout(240)
-
-
-@pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The data folder of a running stack."""
-    folder = tmp_path_factory.mktemp("guides") / "data"
-    with running_up(folder, prepared_agent=True):
-        yield folder
 
 
 @pytest.fixture

@@ -4,33 +4,20 @@ import re
 import shlex
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.prepared import python
-from tests.support.program import clean_environment, mitosis_json, prepared_mitosis, running_up
+from tests.support.program import mitosis_json, prepared_mitosis
 from tests.support.run_command import SHORT, SMALL_FILES, mitosis_json_wait, running, watching
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(180)
 POLL = 0.2
 """Seconds between two programs that ask for the same."""
-
-
-@pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The data folder of a running stack."""
-    folder = tmp_path_factory.mktemp("run") / "data"
-    with running_up(folder, prepared_agent=True):
-        yield folder
-
-
-@pytest.fixture
-def env(stack: Path) -> Mapping[str, str]:
-    return clean_environment(MITOSIS_DATA_DIR=str(stack))
 
 
 def test_on_a_full_disk_files_are_whole_or_not_there_and_the_option_is_named(

@@ -66,6 +66,14 @@ class Clock:
         self.now += seconds
 
 
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(asyncio, "get_running_loop", made.get_running_loop)
+    monkeypatch.setattr(asyncio, "sleep", made.sleep)
+    return made
+
+
 async def reconcile(calls: Calls, every_seconds: float = 30.0) -> Bootstrap:
     made = Bootstrap(calls, calls, every_seconds)  # type: ignore[arg-type]
     await made.reconcile()
@@ -103,12 +111,7 @@ async def test_only_what_is_missing_is_started_and_a_silent_host_is_poked_all_th
     assert calls.made == [("poke", "manager", SILENT, None)]
 
 
-async def test_the_rest_leaves_the_server_a_part_of_its_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    clock = Clock()
-    monkeypatch.setattr(asyncio, "get_running_loop", clock.get_running_loop)
-    monkeypatch.setattr(asyncio, "sleep", clock.sleep)
+async def test_the_rest_leaves_the_server_a_part_of_its_time(clock: Clock) -> None:
     calls = Calls(Expected(task_groups=tuple(UUID(int=100 + n) for n in range(3 * AT_ONCE))))
     await reconcile(calls)
     # Each few took one second, of SHARE of the time.
@@ -117,11 +120,8 @@ async def test_the_rest_leaves_the_server_a_part_of_its_time(
 
 
 async def test_the_rest_ends_after_an_interval_so_that_silent_hosts_are_looked_for_again(
-    monkeypatch: pytest.MonkeyPatch,
+    clock: Clock,
 ) -> None:
-    clock = Clock()
-    monkeypatch.setattr(asyncio, "get_running_loop", clock.get_running_loop)
-    monkeypatch.setattr(asyncio, "sleep", clock.sleep)
     calls = Calls(Expected(task_groups=tuple(UUID(int=100 + n) for n in range(1000))))
     made = await reconcile(calls, every_seconds=10.0)
     assert AT_ONCE <= len(calls.made) < 10 * AT_ONCE

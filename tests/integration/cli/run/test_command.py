@@ -7,7 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -15,10 +15,8 @@ import pytest
 from mitosis.contracts.task_output import kept_bytes
 from tests.support.program import (
     MITOSIS,
-    clean_environment,
     mitosis_json,
     prepared_mitosis,
-    running_up,
 )
 from tests.support.run_command import (
     NOISE,
@@ -30,19 +28,6 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.timeout(180)
 POLL = 0.2
 """Seconds between two programs that ask for the same."""
-
-
-@pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The data folder of a running stack."""
-    folder = tmp_path_factory.mktemp("run") / "data"
-    with running_up(folder, prepared_agent=True):
-        yield folder
-
-
-@pytest.fixture
-def env(stack: Path) -> Mapping[str, str]:
-    return clean_environment(MITOSIS_DATA_DIR=str(stack))
 
 
 def test_values_come_out_as_they_went_in_and_progress_goes_to_stderr(
