@@ -302,7 +302,8 @@ async def test_what_a_probe_started_is_killed_by_the_next_agent_if_not_before(
         try:
             async with agent_process(api, tmp_path, temporal_server) as agent:
                 below = await started(pids)
-                [guard] = [p for p in descendants(agent.process.pid) if "-I" in p.cmdline()]
+                processes = read(descendants(agent.process.pid), lambda p: (p, p.cmdline()))
+                [guard] = [process for process, words in processes if "-I" in words]
                 guard.suspend()
                 await agent.kill()
                 guard.kill()

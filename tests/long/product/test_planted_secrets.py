@@ -10,6 +10,7 @@ import httpx2
 import psutil
 import pytest
 
+from tests.support.processes import command_line, descendants, read
 from tests.support.program import clean_environment, mitosis, mitosis_json, running_up
 from tests.support.waiting import wait_until
 
@@ -34,6 +35,12 @@ class Caller:
         self.http = httpx2.Client(base_url=f"{url}/api/v1", headers=headers, trust_env=False)
         self.refusals = b""
 
+    def __enter__(self) -> "Caller":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.http.close()
+
     def __call__(self, method: str, path: str, body: object = None) -> Any:
         answer = self.http.request(method, path, json=body)
         if answer.status_code >= 400:
@@ -44,18 +51,16 @@ class Caller:
 @pytest.mark.timeout(240)
 def test_what_is_planted_is_found_nowhere_else(data_dir: Path) -> None:
     gate = data_dir.with_name("gate")
-    with running_up(data_dir) as up:
-        call = Caller(data_dir)
+    with running_up(data_dir) as up, Caller(data_dir) as call:
         plant(call, gate)
         wait_until(lambda: mitosis_json(data_dir, "group", "show", "planted")["tasks_running"], 60)
-        below = [psutil.Process(up.pid), *psutil.Process(up.pid).children(recursive=True)]
-        arguments = "\0".join("\0".join(process.cmdline()) for process in below).encode()
+        below = [psutil.Process(up.pid), *descendants(up.pid)]
+        arguments = "\n".join(read(below, command_line)).encode()
         gate.touch()
         mitosis_json(data_dir, "group", "close", "planted")
         wait_until(lambda: mitosis_json(data_dir, "group", "show", "planted")["settled"], 60)
         call("POST", "/task-groups/planted/retry", {"idempotency_key": VALUES["wrong"] * 100})
         histories = b"".join(histories_of(data_dir))
-        call.http.close()
     assert b"task_group" in histories
     places = {"arguments": arguments, "histories": histories, "refusals": call.refusals}
     places |= {str(path): path.read_bytes() for path in written(data_dir)}
