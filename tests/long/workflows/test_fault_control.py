@@ -29,7 +29,7 @@ from workflows.control import ControlService
 from workflows.worker import ControlPorts
 
 TIMES = 1
-SOON = timedelta(seconds=1)
+SOON = timedelta(seconds=3)
 
 
 class Forgetful:
