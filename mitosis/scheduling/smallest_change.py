@@ -16,8 +16,9 @@ from mitosis.scheduling import contest_sentences
 from mitosis.scheduling.actions import EndLease, Offer, Renew, gains_of
 from mitosis.scheduling.alike_hosts import first_of_each_kind
 from mitosis.scheduling.changes import Change, ChangeKind, apply_change
-from mitosis.scheduling.claims import Objection, ObjectionKind, claim
+from mitosis.scheduling.claims import Objection, ObjectionKind, claim, threshold_seconds
 from mitosis.scheduling.decide import decided_round
+from mitosis.scheduling.due_times import ROUNDING_SECONDS
 from mitosis.scheduling.facts import FOREVER, Lease
 from mitosis.scheduling.host_sets import Hosts
 from mitosis.scheduling.predicates import Condition
@@ -310,20 +311,37 @@ class _Trials:
             for at, (ordinal, _) in islice(snapshot.times.retries.later(now), TRIED)
             for host in [snapshot.host_at(ordinal).fact]
         ]
+        leases = [*islice(self._affinities(), TRIED), *self._idle_times()]
         times += (
             (at, contest_sentences.wait(kind, host), host.fact.number)
-            for kind, due in (
-                (ObjectionKind.AFFINITY, snapshot.times.affinity),
-                (ObjectionKind.IDLE, snapshot.times.idle),
-            )
-            for at, (lease,) in islice(due.later(now), TRIED)
-            for host in [snapshot.hosts[snapshot.leases[lease].host]]
+            for at, kind, lease in leases
+            for host in [snapshot.hosts[lease.host]]
         )
         return [
             wait_until(self._round.moment, self._group, snapshot.hosts[host], at, why)
             for at, why, host in sorted(times)[:TRIED]
             if at < before
         ]
+
+    def _affinities(self) -> Iterator[tuple[float, ObjectionKind, Lease]]:
+        """Yield the ends of affinities of other task groups, earliest first."""
+        for at, (number,) in self._copy.times.affinity.later(self._now):
+            lease = self._copy.leases[number]
+            if lease.group != self._number:
+                yield at, ObjectionKind.AFFINITY, lease
+
+    def _idle_times(self) -> Iterator[tuple[float, ObjectionKind, Lease]]:
+        """Yield when leases of other task groups are idle for as long as this one needs, in any order."""
+        idle, now = self._copy.times.idle, self._now
+        # The times are those of the least threshold: this task group may need more.
+        for _, (number,) in (*idle.due(now), *idle.later(now)):
+            lease = self._copy.leases[number]
+            if lease.group == self._number:
+                continue
+            needed = threshold_seconds(self._round, self._group, lease)
+            at = (lease.idle_since or 0.0) + needed
+            if at > now + ROUNDING_SECONDS:
+                yield at, ObjectionKind.IDLE, lease
 
     def _lesser_priorities(self, below: int) -> Sequence[Change]:
         """Return the priorities of other task groups, and those just above them."""

@@ -15,7 +15,7 @@ from mitosis.scheduling.changes import PRICES, Change, ChangeKind, apply_change
 from mitosis.scheduling.decide import decided_round
 from mitosis.scheduling.explain import explain_group
 from mitosis.scheduling.explain_host import explain_host
-from mitosis.scheduling.facts import Capacity, Failure, Freed
+from mitosis.scheduling.facts import Capacity, Failure, Freed, Progress
 from mitosis.scheduling.policy import Policy
 from mitosis.scheduling.remedies import MOST_PRIORITY, priority_above
 from mitosis.scheduling.snapshot import Snapshot
@@ -126,6 +126,17 @@ def test_the_wait_comes_last_since_the_lease_is_renewed_for_those_who_come_later
     assert line(fleet) == (
         "set the priority of g1 to 5, then wait 2 min 30 s: the affinity of the lease on h1 is over then"
     )
+
+
+def test_the_wait_is_for_the_lease_that_is_idle_for_long_enough_first() -> None:
+    """After the least threshold, which its setup exceeds, and before a lease that is asked first."""
+    fleet = Fleet(2)
+    fleet.group(2, unfinished=5)
+    fleet.lease(2, 1, progress=Progress.ROOM, idle_since=NOW - 1, affinity_until=NOW + 1000)
+    fleet.lease(2, 2, progress=Progress.ROOM, idle_since=NOW - 250, affinity_until=NOW + 1000)
+    fleet.host(2, unclean=frozenset({2}))
+    fleet.group(WAITING, setup_seconds=300.0)
+    assert line(fleet) == "wait 50 s: h2 will have been idle for long enough"
 
 
 @pytest.mark.parametrize(
