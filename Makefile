@@ -57,14 +57,14 @@ campaign-dependencies: setup ## 500 random graphs of tasks under random ends, ca
 campaign-history: setup ## 10,000 signals and 10,000 updates to one task group (ARGS=COUNT)
 	@$(BIN)/python -m tests.campaigns.history $(ARGS)
 
-campaign-properties: setup ## 1,000 random examples for each property of the unit tests (10 minutes)
-	@MITOSIS_CAMPAIGN_EXAMPLES=1000 $(BIN)/python -m pytest -n 2 -q --timeout 3600 tests/unit
+campaign-properties: setup ## 1,000 random examples for each property of pure code (10 minutes)
+	@MITOSIS_CAMPAIGN_EXAMPLES=1000 $(BIN)/python -m pytest -n 2 -q --timeout 3600 tests/properties tests/unit
 
 campaign-runs: setup ## 500 random jobs under random ends, cancels, time limits and reruns (10 minutes)
 	@MITOSIS_CAMPAIGN_EXAMPLES=500 $(BIN)/python -m pytest -q -n 0 --timeout 3600 tests/integration/store/runs/test_random_runs.py
 
 campaign-scheduling: setup ## 3,000 random fleets for each property of a scheduling decision (6 minutes)
-	@MITOSIS_CAMPAIGN_EXAMPLES=3000 $(BIN)/python -m pytest -n 0 -q --timeout 3600 tests/unit/scheduling/test_decide.py tests/unit/scheduling/test_contestable.py
+	@MITOSIS_CAMPAIGN_EXAMPLES=3000 $(BIN)/python -m pytest -n 0 -q --timeout 3600 tests/properties/scheduling/test_decide.py tests/properties/scheduling/test_contestable.py
 
 campaign-simulation: setup ## four policies on 100 hosts for 4 days and on 1,000 hosts for 4 weeks, into docs/simulation.md (ARGS=--small: only the first)
 	@$(BIN)/python -m bench.simulation --write $(ARGS)

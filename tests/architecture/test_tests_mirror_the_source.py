@@ -1,7 +1,7 @@
 """Every module of weight has a test file of its own name in the mirrored folder, or a reason here.
 
-`mitosis/store/pg/wake.py` is tested by `tests/unit/store/pg/test_wake.py` or
-`tests/integration/store/pg/test_wake.py`; the folder `mitosis` itself is left out.
+`mitosis/store/pg/wake.py` is tested by `tests/unit/store/pg/test_wake.py`, or by the file of the same
+name in `tests/properties` or `tests/integration`; the folder `mitosis` itself is left out.
 """
 
 import re
@@ -13,7 +13,7 @@ import pytest
 from tests.support.checkout import ROOT
 
 PACKAGES = ("mitosis", "workflows", "activities", "manager_agent", "api")
-KINDS = ("unit", "integration")
+KINDS = ("unit", "properties", "integration")
 WEIGHT = 100
 """Lines from which a module has to have a test file of its own."""
 
@@ -104,15 +104,15 @@ TESTED_ELSEWHERE = {
     "mitosis/scheduling/changes.py": "unit/scheduling/test_smallest_change.py",
     "mitosis/scheduling/claims.py": "the rules of the contest: unit/scheduling/test_contest.py",
     "mitosis/scheduling/contest_sentences.py": "unit/scheduling/test_explain.py",
-    "mitosis/scheduling/facts.py": "models: unit/scheduling/test_snapshot.py puts them all",
+    "mitosis/scheduling/facts.py": "models: properties/scheduling/test_snapshot.py puts them all",
     "mitosis/scheduling/moment.py": "unit/scheduling/test_predicates.py",
     "mitosis/scheduling/remedies.py": "unit/scheduling/test_smallest_change.py",
     "mitosis/scheduling/round.py": "unit/scheduling/test_offers.py",
-    "mitosis/scheduling/simulation/entities.py": "models: unit/scheduling/simulation/test_scenes.py",
-    "mitosis/scheduling/simulation/lease_events.py": "unit/scheduling/simulation/test_scenes.py",
-    "mitosis/scheduling/simulation/simulator.py": "unit/scheduling/simulation/test_scenes.py",
-    "mitosis/scheduling/simulation/task_events.py": "unit/scheduling/simulation/test_scenes.py",
-    "mitosis/scheduling/simulation/synthetic.py": "unit/scheduling/simulation/test_mixed.py",
+    "mitosis/scheduling/simulation/entities.py": "models: properties/scheduling/simulation/test_scenes.py",
+    "mitosis/scheduling/simulation/lease_events.py": "properties/scheduling/simulation/test_scenes.py",
+    "mitosis/scheduling/simulation/simulator.py": "properties/scheduling/simulation/test_scenes.py",
+    "mitosis/scheduling/simulation/task_events.py": "properties/scheduling/simulation/test_scenes.py",
+    "mitosis/scheduling/simulation/synthetic.py": "properties/scheduling/simulation/test_mixed.py",
     "mitosis/scheduling/simulation/workload.py": "models: unit/scheduling/simulation/test_recording.py",
     "mitosis/scheduling/waiting_line.py": "the order of offers: unit/scheduling/test_offers.py",
     # the store: operations tested by the stories that they are part of
@@ -178,7 +178,9 @@ def test_every_test_file_is_run_by_a_target() -> None:
 
 def test_every_module_of_weight_has_a_test_file_or_a_reason() -> None:
     missing = [m for m in weighty() if not has_its_own(m) and m not in TESTED_ELSEWHERE]
-    assert missing == [], "add tests/{unit,integration}/<folder>/test_<module>.py, or a reason here"
+    assert missing == [], (
+        "add tests/{unit,properties,integration}/<folder>/test_<module>.py, or a reason here"
+    )
 
 
 def test_no_reason_is_out_of_date() -> None:

@@ -16,6 +16,15 @@ def numbered(count: int) -> Iterator[TaskSubmission]:
     return (TaskSubmission(command=["echo", str(i)]) for i in range(count))
 
 
+SMALL = 100
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of at most ``SMALL`` tasks instead of 10,000."""
+    monkeypatch.setattr("mitosis.client.submitting.MAX_TASKS_PER_SUBMIT", SMALL)
+
+
 class Api:
     """Answers each part by the numbers in its tasks, in any order."""
 
@@ -70,12 +79,13 @@ async def test_large_tasks_make_small_parts() -> None:
     assert all(len(msgspec.json.encode(part)) < PART_BYTES + 1_000_000 for part in parts)
 
 
+@pytest.mark.usefixtures("small_parts")
 async def test_a_generator_is_not_read_ahead() -> None:
     read = 0
 
     def counting() -> Iterator[TaskSubmission]:
         nonlocal read
-        for task in numbered(100_000):
+        for task in numbered(10 * SMALL):
             read += 1
             yield task
 
@@ -84,9 +94,10 @@ async def test_a_generator_is_not_read_ahead() -> None:
 
     with pytest.raises(TaskGroupClosed):
         await submit_parts(parts_of(counting(), "key"), refuse)
-    assert read <= (PARTS_IN_FLIGHT + 1) * 10_000
+    assert read <= (PARTS_IN_FLIGHT + 1) * SMALL
 
 
+@pytest.mark.usefixtures("small_parts")
 async def test_an_error_names_the_task_in_the_whole_submission() -> None:
     async def refuse(part: Part) -> SubmitAnswer:
         if part.number == 2:
@@ -94,8 +105,8 @@ async def test_an_error_names_the_task_in_the_whole_submission() -> None:
         return SubmitAnswer(task_ids=[0] * len(part.tasks), created=0)
 
     with pytest.raises(InvalidRequest) as refused:
-        await submit_parts(parts_of(numbered(25_000), "key"), refuse)
-    assert refused.value.facts["field"] == "tasks[20007].command"
+        await submit_parts(parts_of(numbered(250), "key"), refuse)
+    assert refused.value.facts["field"] == "tasks[207].command"
 
 
 async def test_what_comes_slowly_is_not_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,25 +117,27 @@ async def test_what_comes_slowly_is_not_held_back(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.spec("S001-46")
+@pytest.mark.usefixtures("small_parts")
 async def test_places_in_the_whole_become_places_in_parts_that_are_sent_in_order() -> None:
-    tasks = [TaskSubmission(command=["echo", str(i)]) for i in range(20_000)]
+    tasks = [TaskSubmission(command=["echo", str(i)]) for i in range(200)]
     tasks += [
-        TaskSubmission(command=["echo", "20000"], depends_on=[[0, 5], [0, 19_999], 77]),
-        TaskSubmission(command=["echo", "20001"], depends_on=[[0, 20_000]]),
+        TaskSubmission(command=["echo", "200"], depends_on=[[0, 5], [0, 199], 77]),
+        TaskSubmission(command=["echo", "201"], depends_on=[[0, 200]]),
     ]
     api = Api()
-    assert await submit_parts(parts_of(tasks, "key"), api.send) == list(range(20_002))
+    assert await submit_parts(parts_of(tasks, "key"), api.send) == list(range(202))
     last = api.parts[-1]
     assert last.part == 2, "when the parts before it have their answers"
-    assert [task.depends_on for task in last.tasks] == [[[0, 5], [1, 9_999], 77], [[2, 0]]]
+    assert [task.depends_on for task in last.tasks] == [[[0, 5], [1, 99], 77], [[2, 0]]]
     with pytest.raises(InvalidRequest, match="index of an earlier task") as wrong:
         await submit_parts(parts_of([{"command": ["x"], "depends_on": [[1, 0]]}], "k"), api.send)
     assert wrong.value.facts["field"] == "tasks[0].depends_on[0]"
 
 
+@pytest.mark.usefixtures("small_parts")
 async def test_a_part_waits_for_the_parts_before_it_only_if_its_tasks_depend_on_others() -> None:
     api = Api()
-    tasks = [*numbered(20_000), TaskSubmission(command=["echo", "1"], depends_on=[3])]
+    tasks = [*numbered(200), TaskSubmission(command=["echo", "1"], depends_on=[3])]
     running: list[int] = []
 
     async def send(part: Part) -> SubmitAnswer:
