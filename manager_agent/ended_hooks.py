@@ -6,6 +6,7 @@ the API has acknowledged the report or refused it for good, and before a hook of
 """
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
@@ -70,6 +71,11 @@ class EndedHooks:
             self.forget(task_group_id)
             raise
         self.forget(task_group_id)
+
+    async def record(self, task_group_id: UUID, ended: EnvironmentChange) -> None:
+        """Report the end of a setup before its teardown: it is recorded, also after the loss of its lease."""
+        with suppress(*GONE):
+            await self.report(task_group_id, ended)
 
     def forget(self, task_group_id: UUID) -> None:
         """Remove what is kept for a task group."""

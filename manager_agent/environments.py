@@ -335,6 +335,8 @@ class Environments:
             kept = self._ended.find(task_group_id)
             if kept is not None and kept.event == "cleaned" and grant.state.is_debt:
                 return await self._report_cleaned(task_group_id, kept)
+            if kept is not None and kept.event != "cleaned":
+                await self._ended.record(task_group_id, kept)
             hook = grant.environment_teardown_hook
             began = self._beginning(_step("teardown hook", task_group_id, hook))
             if grant.state is not EnvironmentState.TEARING_DOWN or began is not None:

@@ -107,6 +107,8 @@ class FakeApi:
     failures: list[TaskReport] = field(default_factory=list)
     returned: list[int] = field(default_factory=list)
     changes: list[EnvironmentChange] = field(default_factory=list)
+    heard: list[EnvironmentChange] = field(default_factory=list)
+    """Those that were refused too."""
     statuses: Counter[str] = field(default_factory=Counter)
     calls: Counter[str] = field(default_factory=Counter)
     hellos: list[int] = field(default_factory=list)
@@ -213,6 +215,7 @@ class FakeApi:
 
     async def change_environment(self, request: Request) -> Any:
         change = EnvironmentChange.model_validate_json(await request.body())
+        self.heard.append(change)
         if change.event == "preparing":
             self.environment = EnvironmentState.PREPARING
         else:

@@ -40,6 +40,7 @@ SQL = load("managers/environments.sql")
 _SETUP = ("preparing", "prepared", "setup_failed")
 _SETUP_SUCCEEDS = ("preparing", "prepared")
 """The activity that prepares ends with these: its workflow needs no poke."""
+_SETUP_ENDS = ("prepared", "setup_failed")
 _GOAL: Mapping[str, EnvironmentState] = {
     "preparing": EnvironmentState.PREPARING,
     "prepared": EnvironmentState.READY,
@@ -88,13 +89,20 @@ async def change_environment(
 ) -> EnvironmentAnswer:
     """Change an environment and record the hook's report. Repeating a report succeeds.
 
+    The end of a setup hook is also recorded when the change comes too late, after the loss of its lease.
+
     Raises:
         NotFound: there is no such group or environment.
         LeaseLost: preparing, prepared or setup_failed without the ACTIVE lease it names.
         InvalidTransition: the state, or a live lease, does not allow it.
     """
-    async with store.database.transaction() as connection:
-        state = await _change(connection, manager_id, task_group_id, asked)
+    try:
+        async with store.database.transaction() as connection:
+            state = await _change(connection, manager_id, task_group_id, asked)
+    except (LeaseLost, InvalidTransition):
+        if asked.event in _SETUP_ENDS and asked.hook is not None:
+            await _record_late_end(store, manager_id, task_group_id, asked.hook)
+        raise
     return EnvironmentAnswer(state=state)
 
 
@@ -250,23 +258,35 @@ async def _measure(
     await record_duration(connection, facts.group_number, facts.manager_number, kind, seconds)
 
 
+async def _record_late_end(
+    store: Store, manager_id: UUID, task_group_id: UUID, hook: HookReport
+) -> None:
+    """Record how a setup hook ended whose run is listed as running or interrupted."""
+    ids = {"manager": manager_id, "group": task_group_id}
+    async with store.database.transaction() as connection:
+        facts = await fetch_one(connection, _Facts, SQL["environment_facts"], ids)
+        if facts is not None:
+            values = {**asdict(facts), **_of_hook(hook), "kind": "setup"}
+            await connection.execute(SQL["end_late"], values)
+            await notify_watchers(connection, facts.group_number)
+
+
 async def _save_hook_run(
     connection: Connection, facts: _Facts, asked: EnvironmentChange, hook: HookReport
 ) -> None:
     """Save one row per run, identified by its start; the environment's row lock orders the writers."""
-    values = {
-        **asdict(facts),
-        **hook.model_dump(exclude={"state"}),
-        "hook_state": hook.state,
-        "kind": "setup" if asked.event in _SETUP else "teardown",
-        "epoch": asked.epoch,
-    }
-    for name in ("message", "stdout_tail", "stderr_tail"):
-        if (
-            values[name] is not None
-        ):  # the output of a program may contain NUL, which PostgreSQL cannot store
-            values[name] = values[name].replace("\0", "\N{SYMBOL FOR NULL}")
+    kind = "setup" if asked.event in _SETUP else "teardown"
+    values = {**asdict(facts), **_of_hook(hook), "kind": kind, "epoch": asked.epoch}
     await connection.execute(SQL["forget_waiting_hook"], values)
     updated = await connection.execute(SQL["update_hook_run"], values)
     if updated.rowcount == 0:
         await connection.execute(SQL["insert_hook_run"], values)
+
+
+def _of_hook(hook: HookReport) -> dict[str, object]:
+    values = hook.model_dump(exclude={"state"})
+    for name in ("message", "stdout_tail", "stderr_tail"):
+        if values[name] is not None:
+            # The output of a program may contain NUL, which PostgreSQL cannot store.
+            values[name] = values[name].replace("\0", "\N{SYMBOL FOR NULL}")
+    return {**values, "hook_state": hook.state}

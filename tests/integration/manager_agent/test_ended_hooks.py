@@ -98,6 +98,25 @@ async def test_a_setup_that_ended_while_the_api_was_away_does_not_run_again(
         assert runs_reported(api, "preparing", "prepared", "setup_failed") == [(state, status)]
 
 
+@pytest.mark.parametrize(("status", "event"), [(0, "prepared"), (3, "setup_failed")])
+async def test_a_setup_that_was_not_heard_is_recorded_before_its_teardown(
+    tmp_path: Path, status: int, event: str
+) -> None:
+    """Its lease may be lost: the API then refuses the change, and the teardown goes on."""
+    setup, teardown = Hook(tmp_path, "setup", status), Hook(tmp_path, "teardown", 0)
+    teardown.go.touch()
+    async with FakeApi(setup=setup.spec, teardown=teardown.spec).serving() as api:
+        async with running_agent(api, tmp_path) as host:
+            with beside(host.prepare()):
+                await setup.end_unheard(api)
+        owe(api)
+        async with running_agent(api, tmp_path):
+            await until(lambda: api.environment is EnvironmentState.GONE)
+    heard = [f"{change.event} {change.hook.exit_code}" for change in api.heard if change.hook]
+    assert heard.index(f"{event} {status}") < heard.index("cleaned 0")
+    assert (setup.runs, teardown.runs) == (1, 1)
+
+
 async def test_a_teardown_whose_answer_was_lost_runs_again_for_the_next_setup(
     tmp_path: Path,
 ) -> None:

@@ -194,6 +194,34 @@ async def test_a_setup_that_has_not_ended_is_listed_as_interrupted(
         assert await listed() == ["interrupted"]
 
 
+@pytest.mark.parametrize("torn_down", [False, True])
+@pytest.mark.parametrize(
+    ("event", "state", "status"), [("prepared", "succeeded", 0), ("setup_failed", "failed", 3)]
+)
+async def test_a_setup_that_is_reported_after_the_loss_of_its_lease_is_listed_as_it_ended(
+    database: str, event: str, state: str, status: int, torn_down: bool
+) -> None:
+    async with world(database) as w:
+        group = await w.group()
+        await w.submit(group, 1)
+        host = await w.host()
+        await assign_round(w.store)
+        await host.take(group, prepare=False)
+        await host.environment(group, "preparing", epoch=host.epoch, hook=hook("running"))
+        await w.rows("UPDATE leases SET alive_until = now()")
+        await released(host, ReleaseReason.LOST)
+        if torn_down:
+            await host.environment(group, "tear_down")
+        before = (await get_manager(w.store, host.manager_id)).environments
+        ended = hook(state, exit_code=status)
+        for _ in range(2):
+            with pytest.raises((LeaseLost, InvalidTransition)):
+                await host.environment(group, event, epoch=host.epoch, hook=ended)
+        [listed] = (await read_group(w.store, group)).hook_runs
+        assert (listed.state, listed.exit_code) == (state, status)
+        assert (await get_manager(w.store, host.manager_id)).environments == before
+
+
 async def test_a_teardown_that_has_not_ended_is_listed_as_interrupted(database: str) -> None:
     async with world(database) as w:
         group = await w.group()
