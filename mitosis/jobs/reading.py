@@ -127,10 +127,13 @@ def _part(
 def _rest(value: object, error: ValidationError, model: type[M]) -> M | None:
     """Return a step without its wrong fields, so that the others are checked too.
 
-    None if one of them decides the order or the tasks of the step: what others say of it cannot be judged.
+    None if one of them decides the order or the tasks of the step: what others say of it cannot be judged;
+    and if they are more than are listed.
     """
     wrong = {str(one["loc"][0]) for one in error.errors(include_url=False) if one["loc"]}
     if model is not Step or not isinstance(value, Mapping) or not wrong:
+        return None
+    if len(wrong) > MOST_PROBLEMS:
         return None
     if any(_meant(name) in _DECISIVE for name in wrong):
         return None
