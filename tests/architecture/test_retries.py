@@ -2,7 +2,6 @@
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -70,9 +69,10 @@ def offences(text: str, name: str) -> Iterator[str]:
             yield f"line {node.lineno}: Retry-After"  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("path", CHECKED, ids=named)
-def test_only_the_policy_decides_when_to_try_again(path: Path) -> None:
-    assert list(offences(path.read_text(), named(path))) == []
+def test_only_the_policy_decides_when_to_try_again() -> None:
+    assert len(CHECKED) > 100
+    found = {named(path): list(offences(path.read_text(), named(path))) for path in CHECKED}
+    assert {name: lines for name, lines in found.items() if lines} == {}
 
 
 @pytest.mark.parametrize(
