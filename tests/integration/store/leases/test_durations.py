@@ -14,6 +14,7 @@ from mitosis.store.leases.durations import (
     pair_durations,
 )
 from mitosis.store.leases.scheduler import assign_round
+from mitosis.store.managers.contact import record_contact
 from mitosis.store.managers.hello import say_goodbye
 from tests.support.campaigns import Host, World, failed, succeeded, world
 
@@ -93,6 +94,7 @@ async def test_a_mean_follows_a_change_and_a_failed_setup_is_not_measured(databa
         host = await served(w, group, setup=100, teardown=20)
         for _ in range(25):
             await w.rows("UPDATE host_failures SET next_at = now()")
+            await record_contact(w.store, host.manager_id)
             await w.submit(group)
             await assign_round(w.store)
             await host.take(group, prepare=False)
