@@ -25,7 +25,7 @@ def temporal(
     TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE are set from the running stack or the settings.
     """
     from mitosis.contracts.errors import TemporalUnavailable
-    from mitosis.embedded.temporal import find_temporal_binary
+    from mitosis.embedded.temporal_program import find_temporal_binary
 
     program = str(find_temporal_binary())
     environment = dict(os.environ)

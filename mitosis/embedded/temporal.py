@@ -8,13 +8,10 @@ creates them at its start, because a workflow that starts before them is delayed
 import asyncio
 import os
 import secrets
-import shutil
 import signal
-import sys
 import time
 from collections.abc import Mapping
 from datetime import timedelta
-from pathlib import Path
 
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
@@ -23,8 +20,9 @@ from temporalio.service import RPCError
 from mitosis.contracts.temporal_names import SEARCH_ATTRIBUTES
 from mitosis.contracts.variables import without_settings
 from mitosis.embedded.data_folder import PRIVATE_UMASK, DataFolder, free_port
-from mitosis.embedded.errors import PortInUse, ProgramMissing
+from mitosis.embedded.errors import PortInUse
 from mitosis.embedded.supervisor import ProcessSpec, SupervisedProcess
+from mitosis.embedded.temporal_program import find_temporal_binary
 
 DYNAMIC_CONFIG: Mapping[str, str] = {
     # The one history shard polls 20 times a second by default: every step would wait up to 50 ms.
@@ -57,23 +55,6 @@ DYNAMIC_CONFIG: Mapping[str, str] = {
 PORT_WAIT_SECONDS = 5.0
 UI_PATH = "/temporal"
 """Where the API serves the Web UI (``api/temporal_ui.py``)."""
-
-
-def find_temporal_binary() -> Path:
-    """Return the ``temporal`` program: ``$MITOSIS_TEMPORAL_BIN``, beside this interpreter, or on PATH.
-
-    Raises:
-        ProgramMissing: there is none.
-    """
-    beside = str(Path(sys.executable).parent / "temporal")
-    chosen = os.environ.get("MITOSIS_TEMPORAL_BIN")
-    for candidate in (chosen,) if chosen else (beside, shutil.which("temporal")):
-        if candidate and os.access(candidate, os.X_OK):
-            return Path(candidate)
-    raise ProgramMissing(
-        f"no temporal program at {chosen or f'{beside} or on PATH'}: install temporal-bin, or set "
-        "MITOSIS_TEMPORAL_ADDRESS to a running server"
-    )
 
 
 class EmbeddedTemporal:

@@ -11,7 +11,8 @@ import yaml
 
 from mitosis.cli.subcommands import COMMANDS
 from mitosis.embedded.postgres import find_postgres_bin
-from mitosis.embedded.temporal import DYNAMIC_CONFIG, find_temporal_binary
+from mitosis.embedded.temporal import DYNAMIC_CONFIG
+from mitosis.embedded.temporal_program import find_temporal_binary
 from mitosis.settings import SHORT_NAMES, Settings, environment_name, flatten, load_settings
 from mitosis.version import __version__
 

@@ -16,7 +16,7 @@ from mitosis.contracts.control import GroupView
 from mitosis.contracts.http import TaskGroupSpec
 from mitosis.contracts.task import TaskSubmission
 from mitosis.contracts.wire import SubmitTasks
-from mitosis.embedded.temporal import find_temporal_binary
+from mitosis.embedded.temporal_program import find_temporal_binary
 from mitosis.store.control.control_store import ControlStore
 from mitosis.store.groups.definition import create_group
 from mitosis.store.pg.database import Database

@@ -53,7 +53,7 @@ def stack_here(data_dir: Path) -> StackConnection | None:
 def _programs(settings: Settings) -> Iterator[Check]:
     from mitosis.embedded.postgres import find_postgres_bin
     from mitosis.embedded.privileges import find_privileges
-    from mitosis.embedded.temporal import find_temporal_binary
+    from mitosis.embedded.temporal_program import find_temporal_binary
 
     if settings.database.url is None:
         yield _try("postgresql", lambda: str(find_postgres_bin()))

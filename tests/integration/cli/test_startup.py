@@ -34,7 +34,9 @@ def imported(*words: str, status: int = 0, **environment: str) -> set[str]:
     """Return the modules that a command line has loaded at its end."""
     ran = start(*words, code=LISTING, **environment)
     assert ran.returncode == status, ran.stderr
-    return set(ran.stderr.splitlines()[-1].split())
+    modules = set(ran.stderr.splitlines()[-1].split())
+    assert "builtins" in modules, "it ended without its list: " + ran.stderr
+    return modules
 
 
 @pytest.mark.parametrize("words", [["--version"], ["--help"]])
@@ -54,7 +56,9 @@ def test_help_of_a_subcommand_imports_no_client_and_no_settings(words: list[str]
     assert (HEAVY - light) & imported(*words) == set()
 
 
-@pytest.mark.parametrize("words", [["group", "list"], ["config", "show"], ["whoami"]])
+@pytest.mark.parametrize(
+    "words", [["group", "list"], ["config", "show"], ["whoami"], ["temporal", "workflow", "list"]]
+)
 def test_a_command_of_a_client_imports_no_server(words: list[str], tmp_path: Path) -> None:
     status = 0 if words[0] == "config" else 69
     modules = imported(*words, status=status, MITOSIS_DATA_DIR=str(tmp_path / "nothing"))

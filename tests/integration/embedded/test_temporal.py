@@ -14,7 +14,8 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from mitosis.contracts.temporal_names import SEARCH_ATTRIBUTES
 from mitosis.embedded.data_folder import DataFolder, free_port
 from mitosis.embedded.errors import PortInUse, ProgramMissing
-from mitosis.embedded.temporal import DYNAMIC_CONFIG, EmbeddedTemporal, find_temporal_binary
+from mitosis.embedded.temporal import DYNAMIC_CONFIG, EmbeddedTemporal
+from mitosis.embedded.temporal_program import find_temporal_binary
 from tests.support.processes import descendants, living
 from tests.support.waiting import wait_until_async
 
