@@ -16,7 +16,7 @@ from tests.fuzz.campaign import Report, run_chunk
 from tests.fuzz.servers import servers
 
 CALLS = 100_000
-EACH = 8
+EACH = 16
 """Calls of each operation in a chunk."""
 
 

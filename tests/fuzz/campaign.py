@@ -4,9 +4,10 @@ import logging
 import random
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import cycle
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -15,13 +16,15 @@ from schemathesis import Case, GenerationMode
 
 from api.app import create_app
 from tests.fuzz.calls import Answer, Calls, Unsendable, document_without_defaults
-from tests.fuzz.cases import damaged, use_real_values
+from tests.fuzz.cases import copy_of, damaged, use_real_values
 from tests.fuzz.servers import Servers, product
 from tests.fuzz.world import VALUE, World
 from tests.support.route_rules import rule_of
 
 MODES = (("positive", 0.55), ("negative", 0.25), ("damaged", 0.2))
-OPERATIONS_OF_A_WORLD = 12
+OPERATIONS_OF_A_WORLD = 8
+CALLS_OF_A_CASE = 3
+"""Making a case costs as much as two calls; each call chooses other members and real values of it."""
 WITH_TEMPORAL = 20
 """One chunk in so many has workflows."""
 RIGHT_CALLER = 0.85
@@ -119,19 +122,23 @@ class _Chunk:
             if index % OPERATIONS_OF_A_WORLD == 0:
                 print(f"  {index} of {len(operations)} operations", end="\r", flush=True)
                 self.servers.loop.run(self.world.renew())
-            for mode, count in self._split(operation, each, dice):
-                for case in _cases(operation, mode, count, dice.randrange(2**32)):
-                    self._call(case, mode, dice)
+            for modes in self._split(operation, each, dice):
+                number = dice.randrange(2**32)
+                negative = modes[0] == "negative"
+                count = -(-len(modes) // CALLS_OF_A_CASE)
+                cases = cycle(_cases(operation, number, count, negative=negative))
+                for mode, case in zip(modes, cases, strict=False):
+                    self._call(copy_of(case), mode, dice)
 
     @staticmethod
-    def _split(operation: Any, each: int, dice: random.Random) -> Iterator[tuple[str, int]]:
-        """How many cases of each mode."""
-        modes = Counter(
-            dice.choices([name for name, _ in MODES], [weight for _, weight in MODES], k=each)
-        )
+    def _split(operation: Any, each: int, dice: random.Random) -> list[list[str]]:
+        """The modes of the calls: of those over negative cases, and of those over positive ones."""
+        modes = dice.choices([name for name, _ in MODES], [weight for _, weight in MODES], k=each)
         if not operation.body:
-            modes["positive"] += modes.pop("damaged", 0)
-        yield from ((mode, count) for mode, count in modes.items() if count)
+            modes = ["positive" if mode == "damaged" else mode for mode in modes]
+        negative = [mode for mode in modes if mode == "negative"]
+        positive = [mode for mode in modes if mode != "negative"]
+        return [found for found in (negative, positive) if found]
 
     def _call(self, case: Case[Any], mode: str, dice: random.Random) -> None:
         operation = case.operation
@@ -168,9 +175,8 @@ def _strategy(operation: Any, mode: GenerationMode) -> Any:
     return operation.as_strategy(generation_mode=mode)
 
 
-def _cases(operation: Any, mode: str, count: int, number: int) -> list[Case[Any]]:
+def _cases(operation: Any, number: int, count: int, *, negative: bool) -> list[Case[Any]]:
     """So many random cases; fewer if the operation has no others."""
-    negative = mode == "negative"
     made: list[Case[Any]] = []
 
     @seed(number)
@@ -188,5 +194,5 @@ def _cases(operation: Any, mode: str, count: int, number: int) -> list[Case[Any]
     try:
         collect()
     except Unsatisfiable:  # nothing that this operation takes can be wrong
-        return made if made or not negative else _cases(operation, "positive", count, number)
+        return made if made or not negative else _cases(operation, number, count, negative=False)
     return made

@@ -2,6 +2,7 @@
 
 import json
 import random
+from copy import copy
 from typing import Any
 
 from schemathesis import Case
@@ -17,6 +18,23 @@ LONGEST_HOLD_SECONDS = 0.05
 HOLDS = ("wait_seconds",)
 KEPT = frozenset({"name", "version", "namespace"})
 """Their values name objects in paths; in bodies they name what is new."""
+
+
+def copy_of(case: Case[Any]) -> Case[Any]:
+    """Copy what ``use_real_values`` replaces, so that one case serves several calls."""
+    return Case(
+        case.operation,
+        case.method,
+        case.path,
+        path_parameters=dict(case.path_parameters),
+        headers=copy(case.headers),
+        cookies=dict(case.cookies),
+        query=dict(case.query),
+        body=case.body,
+        media_type=case.media_type,
+        multipart_content_types=case.multipart_content_types,
+        meta=case.meta,
+    )
 
 
 def use_real_values(case: Case[Any], world: World, dice: random.Random) -> None:
