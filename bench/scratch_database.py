@@ -12,12 +12,15 @@ from mitosis.store.pg.migrate import migrate
 
 
 @asynccontextmanager
-async def scratch_database() -> AsyncIterator[str]:
-    """Yield the URL of an empty database with the present schema; its server ends with the context."""
+async def scratch_database(**options: str) -> AsyncIterator[str]:
+    """Yield the URL of an empty database with the present schema; its server ends with the context.
+
+    ``options``: of PostgreSQL, as ``fsync="off"``.
+    """
     with tempfile.TemporaryDirectory() as folder:
         data = DataFolder(Path(folder))
         data.lock()
-        postgres = EmbeddedPostgres(data)
+        postgres = EmbeddedPostgres(data, options=options)
         await postgres.start()
         try:
             await asyncio.to_thread(migrate, postgres.url())

@@ -13,8 +13,8 @@ from mitosis.store.pg.rows import fetch_all, fetch_one
 from mitosis.store.pg.statements import load
 
 SQL = load("tasks/pages.sql")
-SCAN = 20_000
-"""Rows that a page of ready or blocked tasks reads at most: 10 ms."""
+SCAN = 10_000
+"""Rows that a page of ready or blocked tasks reads at most: 5 ms."""
 LONG_AGO = "-infinity"
 
 
