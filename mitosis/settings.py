@@ -138,7 +138,7 @@ class ApiSettings(Group):
         None, description="File with the token of clients; wins over the token itself"
     )
     max_open_tasks_per_group: int = Field(
-        5_000_000,
+        10_000_000,
         ge=1,
         description="Limit on unfinished tasks of a task group; more are refused with Retry-After",
     )

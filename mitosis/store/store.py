@@ -44,7 +44,7 @@ FIRST_STEP_CHUNK = 1_000
 class QueueLimits:
     """Limits on unfinished tasks: ready, running and waiting for another attempt."""
 
-    per_group: int = 5_000_000
+    per_group: int = 10_000_000
     per_user: int = 10_000_000
     """In all groups that one user has created."""
     total: int = 20_000_000

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from mitosis.cli.stack.whole_stack import store_options
 from mitosis.settings import SHORT_NAMES, Settings, SettingsError, flatten, load_settings
+from mitosis.store.store import QueueLimits
 
 
 @pytest.fixture(autouse=True)
@@ -193,3 +194,9 @@ def test_further_names_of_the_certificate_are_words_with_commas(
 ) -> None:
     monkeypatch.setenv("MITOSIS_API__TLS_NAMES", "api, api.test,192.0.2.7")
     assert load_settings().settings.api.tls_names == ("api", "api.test", "192.0.2.7")
+
+
+def test_a_task_group_may_have_ten_million_unfinished_tasks() -> None:
+    limits = store_options(Settings(), "postgresql:///none").queue_limits
+    assert limits == QueueLimits(), "a store without settings refuses at the same sizes"
+    assert 10_000_000 == limits.per_group <= limits.per_user <= limits.total
