@@ -266,18 +266,21 @@ def _ids_by_state(
         settled_at = group_live.c.settled_at
         page = page.where(settled_at.is_not(None) if settled else settled_at.is_(None))
     if not by_state:
-        page = page.order_by(group_live.c.group_id.desc()).offset(0)
-        return compose(_existing(page.subquery()))
-    page = page.order_by(-group_live.c.group_id).offset(0)
+        listed = page.order_by(group_live.c.group_id.desc()).offset(0).subquery()
+        return compose(_existing(listed, listed.c.id.desc()))
+    # PostgreSQL sees an order of the page outside of it only if it is that of a column.
+    place = (-group_live.c.group_id).label("place")
+    page = page.add_columns(place).order_by(place).offset(0)
     asked = func.unnest(bindparam("states", type_=_TEXTS))
     states = asked.table_valued("state").render_derived()
     page = page.where(group_live.c.state == states.c.state).correlate(states)
-    return _newest_of_each(states, _existing(page.lateral()))
+    of_state = page.lateral()
+    return _newest_of_each(states, _existing(of_state, of_state.c.place))
 
 
-def _existing(listed: FromClause) -> Select[Any]:
+def _existing(listed: FromClause, order: ColumnElement[Any]) -> Select[Any]:
     shown = select(listed.c.id, listed.c.uuid).where(listed.c.uuid.is_not(None))
-    return shown.order_by(listed.c.id.desc()).limit(bindparam("limit", type_=Integer))
+    return shown.order_by(order).limit(bindparam("limit", type_=Integer))
 
 
 def _newest_of_each(parts: FromClause, page: Select[Any]) -> Composed:

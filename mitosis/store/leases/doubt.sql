@@ -85,9 +85,10 @@ EXISTS (SELECT FROM host_failures AS q
 
 -- name: busy_since
 -- Since when the host m is kept from new tasks: the start of the oldest task under a lease that ends or drains, or the last
--- step of a teardown, or of a setup for another group. Null: by nothing.
+-- step of a teardown, or of a setup for another group. Null: by nothing. Ended leases are ruled out for the index.
 least((SELECT min(o.started_at) FROM leases AS n JOIN open_task AS o ON o.group_id = n.group_id AND o.epoch = n.epoch
-        WHERE n.manager_id = m.id AND n.kind = 'manager' AND (n.state = 'ending' OR n.draining) AND o.state = 1),
+        WHERE n.manager_id = m.id AND n.kind = 'manager' AND n.state <> 'ended' AND (n.state = 'ending' OR n.draining)
+          AND o.state = 1),
       (SELECT min(x.changed_at) FROM environments AS x
         WHERE x.manager_id = m.id
           AND (x.state IN ('tearing_down', 'owed') OR (x.state = 'preparing' AND x.group_id <> g.id))))

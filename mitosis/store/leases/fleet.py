@@ -37,18 +37,26 @@ def hosts_statement(rows: LiteralString, limit: LiteralString = "") -> LiteralSt
 
 
 def groups_statement(
-    rows: LiteralString, of_groups: LiteralString = "", of_members: LiteralString = ""
+    rows: LiteralString,
+    of_groups: LiteralString = "",
+    of_members: LiteralString = "",
+    source: LiteralString = "task_groups AS g",
 ) -> LiteralString:
-    """Return the statement that reads task groups: ``rows`` selects them, the others what is aggregated."""
+    """Return the statement that reads task groups.
+
+    ``source`` and ``rows`` select them, the others what is aggregated.
+    """
     statement = SQL["groups"].replace("$of_groups$", of_groups).replace("$of_members$", of_members)
-    return statement + "\n" + rows
+    return statement.replace("$source$", source) + "\n" + rows
 
 
 CLOCK = SQL["clock"]
 THESE_HOSTS = SQL["these_hosts"]
 HOSTS_IN_CONTACT = hosts_statement(SQL["hosts_in_contact"])
 HOSTS_BY_NUMBER = hosts_statement(SQL["hosts_by_number"], THESE_HOSTS)
-GROUPS_OF_ROUND = groups_statement(SQL["groups_of_round"])
+GROUPS_OF_ROUND = groups_statement(
+    SQL["groups_of_round"], of_members=SQL["members_of_round"], source=SQL["source_of_round"]
+).replace("$of_round$", SQL["of_round"])
 ONE_GROUP = groups_statement(SQL["one_group"], SQL["these_groups"], SQL["these_members"])
 
 

@@ -119,7 +119,7 @@ SELECT g.id AS number, g.uuid AS task_group_id, g.name, g.priority, g.user_group
        y.idle_threshold_seconds AS idle_threshold, y.longest_idle_seconds AS longest_idle,
        y.preemption_grace_seconds AS preemption_grace, extract(epoch FROM q.since)::float8 AS hostless_since,
        v.xmin::text::bigint AS changed_by
-  FROM task_groups AS g
+  FROM $source$
   JOIN group_live AS v ON v.group_id = g.id
   JOIN user_groups AS u ON u.id = g.user_group_id
  CROSS JOIN LATERAL (SELECT (g.worker_allocation_plan ->> 'worker_count')::int AS workers) AS w
@@ -146,13 +146,22 @@ AND f.group_id = %(group_number)s
 -- name: these_members
 AND f.task_group_id = %(group_number)s
 
--- name: groups_of_round
+-- name: of_round
 -- Groups with unfinished tasks, and those with leases.
- WHERE g.id IN (SELECT b.group_id FROM group_live AS b
-                 WHERE b.settled_at IS NULL AND b.state IN ('open', 'closed') AND NOT b.discarding
-                   AND b.unfinished > 0
-                 UNION SELECT b.group_id FROM leases AS b WHERE b.kind = 'manager' AND b.state <> 'ended')
+(SELECT b.group_id FROM group_live AS b
+  WHERE b.settled_at IS NULL AND b.state IN ('open', 'closed') AND NOT b.discarding AND b.unfinished > 0
+  UNION SELECT b.group_id FROM leases AS b WHERE b.kind = 'manager' AND b.state <> 'ended')
+
+-- name: source_of_round
+-- First: PostgreSQL takes the last of many sources last, after those of all groups that have settled.
+$of_round$ AS b JOIN task_groups AS g ON g.id = b.group_id
+
+-- name: groups_of_round
  ORDER BY g.id
+
+-- name: members_of_round
+-- Groups that have settled keep their members: without this limit those of all would be read.
+AND f.task_group_id IN $of_round$
 
 -- name: one_group
  WHERE g.id = %(group_number)s

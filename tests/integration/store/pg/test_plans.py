@@ -15,6 +15,7 @@ from mitosis.store.groups.endings import SQL as ENDINGS
 from mitosis.store.groups.endings import discard_chunk
 from mitosis.store.groups.views import DETAILS, OBSERVE, ids_of_page, list_groups, read_group
 from mitosis.store.groups.views import SQL as VIEWS
+from mitosis.store.leases.fleet import GROUPS_OF_ROUND
 from mitosis.store.leases.waiting import WAITING_GROUP
 from mitosis.store.pg.database import Database
 from mitosis.store.retention.deletion import (
@@ -43,9 +44,11 @@ TABLES = (
     "worker_registrations",
     "deleted_groups",
     "task_failures",
+    "task_group_managers",
 )
-TIES = {("of empty tables", one) for one in ("cancelled", "succeeded", "waiting")}
-"""Two indexes seem as good while PostgreSQL takes the table for empty: not yet decided for it."""
+TIES = {("of empty tables", one) for one in ("cancelled", "succeeded", "waiting", "round")}
+"""Two indexes seem as good while PostgreSQL takes the table for empty: not yet decided for it. The round
+reads the members of groups that have settled until the statistics know that there are any."""
 FILL = (
     "INSERT INTO task (id, group_id, spec) SELECT i, %(big)s, '{}' FROM generate_series(1, %(n)s) AS i",
     # Almost all are ready; the few that run, or wait for another attempt, have the highest ids.
@@ -63,6 +66,8 @@ FILL = (
     " FROM generate_series(1, %(n)s) AS i, task_groups AS g WHERE g.id = %(big)s",
     "INSERT INTO group_live (group_id, state, terminal_at, settled_at, result)"
     " SELECT id, 'complete', now(), now(), 'success' FROM task_groups WHERE name ~ '^g[0-9]'",
+    "INSERT INTO task_group_managers (task_group_id, manager_id, assignment_method)"
+    " SELECT g.id, m.id, 'user_specified' FROM task_groups AS g, managers AS m WHERE g.name ~ '^g[0-9]'",
     "INSERT INTO leases (group_id, manager_id, state, ended_at)"
     " SELECT %(big)s, m.id, 'ended', now() - make_interval(secs => i)"
     " FROM managers AS m, generate_series(1, %(n)s) AS i",
@@ -175,6 +180,7 @@ def group_lists(viewer: Any) -> dict[str, tuple[str, dict[str, Any]]]:
     for name, settled, states in (
         ("all", None, None),
         ("open", None, ["open"]),
+        ("complete", None, ["complete"]),
         ("two states", None, ["open", "closed"]),
         ("unsettled", False, None),
     ):
@@ -209,6 +215,7 @@ async def test_no_statement_reads_a_large_table(database: str) -> None:
         kept["journal_seconds"] = JOURNAL_SECONDS
         statements |= {f"expired {kind}": (page, kept) for kind, page in PAGES.items()}
         statements["expired groups"] = (RETENTION["settled_groups"], kept)
+        statements["round"] = (GROUPS_OF_ROUND, {"hosts": 1})
         statements["due group"] = (RETENTION["due_group"], kept)
         for statistics in ("of empty tables", "as they are"):
             found = {}
