@@ -3,7 +3,7 @@
 BIN := .venv/bin
 WORKERS := 3
 
-.PHONY: help setup demo test test-long check fmt lint types imports sizes fix bench bench-quick bench-runs chaos chaos-runs campaign-blame campaign-debts campaign-dependencies campaign-history campaign-properties campaign-runs campaign-scheduling campaign-simulation campaign-wake fuzz mutate pressure up docs spec model stress stress-small ci clean
+.PHONY: help setup demo test test-long check fmt lint types imports sizes fix bench bench-quick bench-runs chaos chaos-runs campaign-blame campaign-debts campaign-dependencies campaign-history campaign-plans campaign-properties campaign-runs campaign-scheduling campaign-simulation campaign-wake fuzz mutate pressure up docs spec model stress stress-small ci clean
 
 help: ## print this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -56,6 +56,9 @@ campaign-dependencies: setup ## 500 random graphs of tasks under random ends, ca
 
 campaign-history: setup ## 10,000 signals and 10,000 updates to one task group (ARGS=COUNT)
 	@$(BIN)/python -m tests.campaigns.history $(ARGS)
+
+campaign-plans: setup ## the plan of every statement beside a million tasks: no scan of a large table, no sort of a large set (4 minutes)
+	@$(BIN)/python -m pytest -q -n 0 tests/long/store/test_statement_plans.py
 
 campaign-properties: setup ## 1,000 random examples for each property of pure code (10 minutes)
 	@MITOSIS_CAMPAIGN_EXAMPLES=1000 $(BIN)/python -m pytest -n 2 -q --timeout 3600 tests/properties tests/unit
