@@ -7,19 +7,16 @@ processes must see ours, and a worker process (which runs a user's handlers) mus
 
 import os
 import subprocess
-import sys
-import sysconfig
-import venv
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from mitosis.version import __version__
+from tests.support.checkout import ROOT
+from tests.support.wheels import Environment, build, new_environment
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 APPLICATION_PACKAGES = ("workflows", "activities", "manager_agent", "api", "migrations")
 
 # Imports every name given and prints where it came from, or "decoy".
@@ -33,45 +30,11 @@ for name in sys.argv[1:]:
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
-    """A virtual environment with the wheel, and a folder outside every checkout to work in."""
-
-    folder: Path
-
-    @property
-    def site_packages(self) -> Path:
-        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-        return self.folder / "lib" / version / "site-packages"
-
-    def run(self, *command: str) -> str:
-        """Run a program of the environment, from elsewhere and without our environment's paths."""
-        environment = {"PATH": "/usr/bin:/bin", "HOME": str(self.folder), "LANG": "C.UTF-8"}
-        program = self.folder / "bin" / command[0]
-        done = subprocess.run(
-            [program, *command[1:]],
-            cwd=self.folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    def origins(self, *names: str, prelude: str = "", flags: Sequence[str] = ()) -> dict[str, str]:
-        printed = self.run("python", *flags, "-c", prelude + SHOW_ORIGINS, *names)
-        return dict(line.split(" ", 1) for line in printed.splitlines())
-
-
-def build(source: Path, target: Path, *kinds: str) -> Path:
-    """Build ``source`` with the installed hatchling, offline; the one file that appeared."""
-    options = ["--no-isolation", *kinds, "--outdir", str(target), str(source)]
-    command = [sys.executable, "-m", "build", *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (built,) = target.iterdir()
-    return built
+def origins_of(
+    environment: Environment, *names: str, prelude: str = "", flags: Sequence[str] = ()
+) -> dict[str, str]:
+    printed = environment.run("python", *flags, "-c", prelude + SHOW_ORIGINS, *names)
+    return dict(line.split(" ", 1) for line in printed.splitlines())
 
 
 @pytest.fixture(scope="module")
@@ -86,26 +49,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    made = Environment(tmp_path_factory.mktemp("environment"))
-    venv.create(made.folder, symlinks=True)
+    made = new_environment(tmp_path_factory.mktemp("environment"))
     for name in APPLICATION_PACKAGES:
         (made.site_packages / name).mkdir()
         (made.site_packages / name / "__init__.py").write_text("raise RuntimeError('decoy')\n")
-    _borrow_dependencies(made)
-    pip = [sys.executable, "-m", "pip", "--python", str(made.folder / "bin" / "python")]
-    subprocess.run([*pip, "install", "-qq", "--no-deps", "--no-index", str(wheel)], check=True)
+    made.install(wheel)
     return made
-
-
-def _borrow_dependencies(made: Environment) -> None:
-    """Link what is installed here, except ourselves: a .pth file would bring our own along."""
-    for entry in Path(sysconfig.get_path("purelib")).iterdir():
-        ours = entry.name.startswith(("mitosis", "_mitosis", "pip", "__pycache__"))
-        target = made.site_packages / entry.name
-        if not ours and entry.suffix != ".pth" and not target.exists():
-            target.symlink_to(entry)
-    # The one dependency that is a program and no package.
-    (made.folder / "bin" / "temporal").symlink_to(Path(sysconfig.get_path("scripts")) / "temporal")
 
 
 def test_the_wheel_installs_one_top_level_name(wheel: Path) -> None:
@@ -130,7 +79,8 @@ def test_the_wheel_carries_every_file_that_git_has(wheel: Path) -> None:
 
 
 def test_our_processes_import_our_packages(environment: Environment) -> None:
-    origins = environment.origins(
+    origins = origins_of(
+        environment,
         *APPLICATION_PACKAGES[:4],
         prelude="from mitosis.app_root import enter_app; enter_app()",
     )
@@ -141,8 +91,8 @@ def test_our_processes_import_our_packages(environment: Environment) -> None:
 
 def test_worker_processes_import_the_users_packages(environment: Environment) -> None:
     """A worker is started as ``python -P -m mitosis.worker``: nothing of ours is on its path."""
-    origins = environment.origins(
-        *APPLICATION_PACKAGES, prelude="import mitosis.worker", flags=["-P"]
+    origins = origins_of(
+        environment, *APPLICATION_PACKAGES, prelude="import mitosis.worker", flags=["-P"]
     )
     assert origins == dict.fromkeys(APPLICATION_PACKAGES, "decoy")
 
@@ -154,6 +104,6 @@ def test_the_command_works_beside_the_decoys(environment: Environment) -> None:
 
 
 def test_nothing_was_read_from_the_checkout(environment: Environment) -> None:
-    origins = environment.origins("mitosis")
+    origins = origins_of(environment, "mitosis")
     assert origins["mitosis"] == str(environment.site_packages / "mitosis" / "__init__.py")
     assert str(ROOT) not in os.pathsep.join(origins.values())

@@ -1,4 +1,4 @@
-"""The version before beside this one, on the schema of this one: the real code of it, out of the history."""
+"""The version before beside this one, on the schema of this one: its wheel, built out of the history."""
 
 import uuid
 from pathlib import Path
@@ -18,7 +18,7 @@ from mitosis.store.managers.release import release_lease
 from mitosis.store.pg.tables import BLOCKED
 from mitosis.store.processes.live import require_task_state
 from tests.support.campaigns import World, world
-from tests.support.earlier_versions import SCHEMA_0003, running, unpacked
+from tests.support.earlier_versions import SCHEMA_0003, installed, running
 from tests.support.kept_facts import compare
 from tests.support.manager_api import ManagerApi
 from tests.support.waiting import wait_until_async
@@ -35,8 +35,8 @@ LaterRenewal.__name__ = Renewal.__name__
 
 @pytest.fixture(scope="module")
 def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tree of the version before."""
-    return unpacked(SCHEMA_0003, tmp_path_factory.mktemp("before"))
+    """The installed wheel of the version before."""
+    return installed(SCHEMA_0003, tmp_path_factory.mktemp("before"))
 
 
 def admin_token(data: Path) -> str:

@@ -1,18 +1,21 @@
 """Control workers and agents of earlier versions beside those of this one: the work goes on (ADR 0018)."""
 
 import asyncio
+import re
+import shlex
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from signal import SIGKILL, SIGTERM, Signals
 
 import pytest
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client as TemporalClient
-from temporalio.client import WorkflowExecution
+from temporalio.client import WorkflowExecution, WorkflowExecutionStatus
 
 from mitosis.client.client import Client
 from mitosis.contracts.http import TaskGroupInfo, TaskGroupSpec
@@ -22,13 +25,15 @@ from mitosis.embedded.data_folder import free_port
 from mitosis.store.processes.live import own_build
 from tests.support.admin import admin_token, admin_token_file
 from tests.support.checkout import ROOT
-from tests.support.earlier_versions import SCHEMA_0003, UNVERSIONED, running, unpacked
+from tests.support.earlier_versions import SCHEMA_0003, UNVERSIONED, installed, running
+from tests.support.program import clean_environment, mitosis
 from tests.support.waiting import wait_until_async
 
 CONTROL = {SCHEMA_0003: "worker", UNVERSIONED: "control"}
 """The command of the control worker in each version."""
 pytestmark = pytest.mark.timeout(300)
 LASTS = timedelta(seconds=90)
+GUIDE = ROOT / "docs/upgrading.md"
 
 
 @dataclass
@@ -42,11 +47,14 @@ class Deployment:
     groups: list[TaskGroupInfo] = field(default_factory=list)
 
     @asynccontextmanager
-    async def part(self, tree: Path, part: str, name: str) -> AsyncIterator[None]:
-        """A part of the version in ``tree`` while the context is open."""
+    async def part(
+        self, program: Path | None, part: str, name: str, *, by: Signals = SIGTERM
+    ) -> AsyncIterator[None]:
+        """A part of a version (None: of this one) while the context is open; ended ``by`` a signal."""
         with ExitStack() as stack:
-            program = running(tree, self.place / name, part, **self.settings)
-            await asyncio.to_thread(stack.enter_context, program)
+            place = self.place / name
+            process = running(program, place, part, by, **self.settings)
+            await asyncio.to_thread(stack.enter_context, process)
             yield
             await asyncio.to_thread(stack.close)
 
@@ -74,6 +82,18 @@ class Deployment:
         ended = await self.client.wait(group.task_group_id, timeout=LASTS)
         assert ended.result is TaskGroupResult.SUCCESS
 
+    async def terminated_by(self, command: Sequence[str], group: TaskGroupInfo) -> None:
+        """The command terminates the workflow of the group, which is started again."""
+        handle = self.temporal.get_workflow_handle(task_group_workflow_id(group.task_group_id))
+        before = (await handle.describe()).run_id
+        await self.by_hand(command)
+
+        async def runs() -> bool:
+            now = await handle.describe()
+            return now.status is WorkflowExecutionStatus.RUNNING and now.run_id != before
+
+        await wait_until_async(runs, timeout=90)
+
     async def served_by(self, group: TaskGroupInfo) -> str:
         """The build that completed the last workflow task; empty without worker versioning."""
         handle = self.temporal.get_workflow_handle(task_group_workflow_id(group.task_group_id))
@@ -83,6 +103,11 @@ class Deployment:
             if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
         ]
         return done[-1].deployment_version.build_id
+
+    async def by_hand(self, command: Sequence[str]) -> None:
+        """Run a command of the guide."""
+        env = clean_environment(**self.settings)
+        await asyncio.to_thread(mitosis, *command, env=env)
 
     async def failed_tasks(self) -> list[tuple[str, str]]:
         """All workflow tasks that have failed, of every run in the namespace."""
@@ -118,7 +143,7 @@ async def deployment(
     async with AsyncExitStack() as stack:
         api = stack.enter_context(ExitStack())
         await asyncio.to_thread(
-            api.enter_context, running(ROOT, tmp_path / "api", "api", **settings)
+            api.enter_context, running(None, tmp_path / "api", "api", **settings)
         )
         url, token = settings["MITOSIS_API_URL"], admin_token(tmp_path / "api")
         client = await stack.enter_async_context(Client(url, token))
@@ -130,14 +155,14 @@ async def test_control_workers_of_two_versions_and_an_agent_of_the_version_befor
     deployment: Deployment, tmp_path: Path
 ) -> None:
     """The new one takes all workflows over, and gives them back when it is stopped."""
-    d, before = deployment, unpacked(UNVERSIONED, tmp_path / "tree")
+    d, before = deployment, installed(UNVERSIONED, tmp_path / "tree")
     async with (
         d.part(before, CONTROL[UNVERSIONED], "old-control"),
         d.part(before, "agent", "old-agent"),
     ):
         first, second = await d.begin(), await d.begin()
         assert await d.served_by(first) == ""
-        async with d.part(ROOT, "control", "new-control"):
+        async with d.part(None, "control", "new-control"):
             await d.works(first)
             await d.ends(first)
             assert await d.served_by(first) == own_build()
@@ -146,7 +171,7 @@ async def test_control_workers_of_two_versions_and_an_agent_of_the_version_befor
         await d.works(third)
         await d.ends(third)
         assert await d.served_by(third) == "", "the version before goes on alone"
-        async with d.part(ROOT, "control", "new-control-again"):
+        async with d.part(None, "control", "new-control-again"):
             await d.works(second)
             await d.ends(second)
             assert await d.served_by(second) == own_build()
@@ -157,13 +182,38 @@ async def test_a_control_worker_of_this_version_takes_over_from_one_of_an_early_
     deployment: Deployment, tmp_path: Path
 ) -> None:
     """The early one keeps running, and has an agent of this version."""
-    d, before = deployment, unpacked(SCHEMA_0003, tmp_path / "tree")
-    async with d.part(before, CONTROL[SCHEMA_0003], "old-control"), d.part(ROOT, "agent", "agent"):
+    d, before = deployment, installed(SCHEMA_0003, tmp_path / "tree")
+    async with d.part(before, CONTROL[SCHEMA_0003], "old-control"), d.part(None, "agent", "agent"):
         first = await d.begin()
-        async with d.part(ROOT, "control", "new-control"):
+        async with d.part(None, "control", "new-control"):
             await d.works(first)
             second = await d.begin()
             for group in (first, second):
                 await d.ends(group)
                 assert await d.served_by(group) == own_build()
             assert await d.failed_tasks() == []
+
+
+def command_of_the_guide(words: str) -> list[str]:
+    """The command of upgrading.md that begins with these words after ``mitosis``."""
+    (command,) = re.findall(f"`mitosis ({words} [^`]+)`", GUIDE.read_text())
+    return shlex.split(command.replace("<the newer build>", own_build()))
+
+
+async def test_the_version_before_goes_on_after_the_new_one_was_killed_as_the_guide_says(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    d, before = deployment, installed(UNVERSIONED, tmp_path / "tree")
+    async with d.part(None, "agent", "agent"):
+        async with d.part(None, "control", "new-control", by=SIGKILL):
+            first = await d.begin()
+            assert await d.served_by(first) == own_build()
+        async with d.part(before, CONTROL[UNVERSIONED], "old-control"):
+            await d.by_hand(command_of_the_guide("temporal worker deployment set-current-version"))
+            second = await d.begin()
+            await d.ends(second)
+            assert await d.served_by(second) == ""
+            await d.terminated_by(command_of_the_guide("temporal workflow terminate"), first)
+            await d.works(first)
+            await d.ends(first)
+            assert await d.served_by(first) == ""
