@@ -24,6 +24,8 @@ from mitosis.contracts.service_tasks import (
     ClaimNamedTasks,
     ClaimNamedTasksAnswer,
     NamedTaskAttempt,
+    RecordProgress,
+    RecordProgressAnswer,
     ReportNamedTasks,
     ReportNamedTasksAnswer,
     SingleReport,
@@ -31,6 +33,7 @@ from mitosis.contracts.service_tasks import (
 )
 from mitosis.contracts.wire import MAX_REPORTS
 from mitosis.store.services.claim import claim_named_tasks
+from mitosis.store.services.progress import record_progress
 from mitosis.store.services.report import report_named_tasks, report_one
 
 router = APIRouter(prefix="/workers", tags=["workers"], route_class=AgentRoute)
@@ -38,6 +41,7 @@ router = APIRouter(prefix="/workers", tags=["workers"], route_class=AgentRoute)
 _CLAIM = msgspec.json.Decoder(ClaimNamedTasks)
 _REPORTS = msgspec.json.Decoder(ReportNamedTasks)
 _REPORT = msgspec.json.Decoder(SingleReport)
+_PROGRESS = msgspec.json.Decoder(RecordProgress)
 
 
 class SingleClaim(BaseModel):
@@ -84,6 +88,18 @@ async def report(request: Request, worker: WorkerDep) -> Response:
     answer = await report_named_tasks(state.store, worker.id, body)
     count_reports(state, worker.id, answer.statuses)
     return encode(answer)
+
+
+@router.post("/progress", openapi_extra=hot_route(RecordProgress, RecordProgressAnswer))
+async def progress(request: Request, worker: WorkerDep) -> Response:
+    """Store how far running attempts are, and their checkpoints, which later attempts get with their claim.
+
+    `superseded` means that the attempt does not count any more. A NUL character is kept as U+FFFD.
+    """
+    raw = await read_body(request, REPORT_LIMIT)
+    check_utf8(raw)
+    body = decode(without_nul(raw), _PROGRESS)
+    return encode(await record_progress(app_state_of(request).store, worker.id, body))
 
 
 @router.get(

@@ -13,6 +13,8 @@ from mitosis.contracts.service_tasks import (
     ClaimNamedTasks,
     ClaimNamedTasksAnswer,
     NamedTaskReport,
+    RecordProgress,
+    RecordProgressAnswer,
     ReportNamedTasks,
     ReportNamedTasksAnswer,
 )
@@ -26,6 +28,7 @@ from mitosis.contracts.worker_services import (
 
 _claim_answer = msgspec.json.Decoder(ClaimNamedTasksAnswer)
 _report_answer = msgspec.json.Decoder(ReportNamedTasksAnswer)
+_progress_answer = msgspec.json.Decoder(RecordProgressAnswer)
 
 
 class ServiceApi(ApiCalls):
@@ -77,6 +80,19 @@ class ServiceApi(ApiCalls):
         if len(answer.statuses) != len(reports):
             raise ApiUnavailable(
                 f"the answer has {len(answer.statuses)} statuses for {len(reports)} reports"
+            )
+        return answer
+
+    async def record_progress(self, request: RecordProgress) -> RecordProgressAnswer:
+        """Store progress and checkpoints of running attempts; ``statuses[i]`` answers ``progress[i]``.
+
+        Raises:
+            WorkerNotRegistered, Superseded: as :meth:`heartbeat`.
+        """
+        answer = await self._struct(_progress_answer, "/workers/progress", request)
+        if len(answer.statuses) != len(request.progress):
+            raise ApiUnavailable(
+                f"the answer has {len(answer.statuses)} statuses for {len(request.progress)} attempts"
             )
         return answer
 

@@ -1,7 +1,7 @@
 """Bodies of all HTTP calls but the hot ones: pydantic models, shared by the API, the SDK and the agent."""
 
 from datetime import datetime, timedelta
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 from uuid import UUID
 
 from pydantic import (
@@ -359,6 +359,18 @@ class TaskFailureInfo(AnswerBody):
     """So many."""
 
 
+class TaskProgressInfo(AnswerBody):
+    """How far an attempt is, as its executor has said."""
+
+    fraction: float | None = None
+    """0 to 1."""
+    stage: str | None = None
+    message: str | None = None
+    recorded_at: datetime
+    checkpoint: Any = None
+    """What the attempt has stored for the next one."""
+
+
 class TaskInfo(AnswerBody):
     task_id: int
     task_uuid: UUID
@@ -377,6 +389,8 @@ class TaskInfo(AnswerBody):
     """The worker service that executes it, or has."""
     configuration_version: int | None = None
     """Of the configuration with which that worker service executes it."""
+    progress: TaskProgressInfo | None = None
+    """Of the attempt, if its executor has said how far it is."""
     created_at: datetime
     started_at: datetime | None = None
     finished_at: datetime | None = None

@@ -18,6 +18,8 @@ class FailureKind(StrEnum):
     """The command was killed by a signal that we did not send."""
     TIMEOUT = "timeout"
     """It ran longer than its timeout and was stopped."""
+    STUCK = "stuck"
+    """Its executor saw no progress for too long, so it was stopped."""
     PROCESS_LIMIT = "process_limit"
     """It had more processes and threads than a worker may have, and was killed."""
     OUT_OF_MEMORY = "out_of_memory"

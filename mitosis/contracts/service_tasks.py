@@ -1,7 +1,7 @@
 """Bodies of the calls by which worker services claim and report named tasks (protocol P10)."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import UUID
 
 import msgspec
@@ -18,6 +18,8 @@ from mitosis.contracts.wire import (
 )
 
 MAX_HELD_ATTEMPTS = 10_000
+MAX_PROGRESS = 1_000
+MAX_CHECKPOINT_BYTES = 65_536
 MAX_CLAIM_WAIT_SECONDS = 10.0
 """A waiting claim ends empty after so long at most, and is repeated (protocol P7)."""
 
@@ -60,6 +62,8 @@ class NamedTaskAttempt(Answer):
     """The processes of two services were lost while it ran: start it when nothing else runs (P5)."""
     stop: bool = False
     """Its task group has ended: do not start it, report it as cancelled."""
+    checkpoint: Any = None
+    """That an earlier attempt of the task has stored last."""
 
 
 class ClaimNamedTasksAnswer(Answer):
@@ -86,6 +90,36 @@ class NamedTaskReport(Request):
 class ReportNamedTasks(Request):
     incarnation: Incarnation
     reports: list[NamedTaskReport]
+
+
+class TaskProgress(Request):
+    """How far one attempt is; what is left out stays as it was."""
+
+    task_id: UUID
+    attempt: Int32
+    fraction: Annotated[float, Meta(ge=0, le=1)] | None = None
+    stage: Annotated[str, Meta(max_length=100)] | None = None
+    message: Annotated[str, Meta(max_length=1000)] | None = None
+    checkpoint: Any = None
+    """Any JSON of at most 65,536 bytes; later attempts get it with their claim."""
+
+
+class RecordProgress(Request):
+    incarnation: Incarnation
+    progress: Annotated[tuple[TaskProgress, ...], Meta(max_length=MAX_PROGRESS)]
+
+
+class ProgressStatus(StrEnum):
+    RECORDED = "recorded"
+    """It is stored. Later attempts get its checkpoint."""
+    SUPERSEDED = "superseded"
+    """The attempt does not count any more: stop it."""
+
+
+class RecordProgressAnswer(Answer):
+    """``statuses[i]`` answers ``progress[i]``."""
+
+    statuses: list[ProgressStatus]
 
 
 class ReportOperation(StrEnum):

@@ -86,7 +86,9 @@ def claimed(
         kill_grace_seconds=spec.kill_grace_seconds,
         variables=_variables(attempt),
     )
-    if target.handler is not None:
+    if target.executor is not None:
+        run.input = _encode(attempt).decode()
+    elif target.handler is not None:
         run.handler, run.arguments = target.handler, spec.arguments
     else:
         fields = command_fields(target.command)

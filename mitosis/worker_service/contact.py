@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from mitosis.client.service_api import ServiceApi
@@ -77,6 +77,8 @@ class ServiceContact:
         self._api = api
         self._registration = registration
         self._link = link
+        self.send_progress: Callable[[], Awaitable[None]] | None = None
+        """Sends the progress of what runs, if that is known."""
         self._now = asyncio.Event()
         self._draining = False
         self._refused = ""
@@ -101,8 +103,18 @@ class ServiceContact:
                 began = time.monotonic()
                 if await self._beat(held):
                     sent_at = began
+                    await self._send_progress()
             await wait_event(self._now, look_seconds)
             await self._declare_changes()
+
+    async def _send_progress(self) -> None:
+        """Send progress; it is only shown, so that no error of it ends the contact."""
+        if self.send_progress is None:
+            return
+        try:
+            await self.send_progress()
+        except MitosisError as error:
+            log.warning("progress.not_sent", extra={"reason": error.message})
 
     async def _declare_changes(self) -> None:
         """Declare a configuration that has changed; one that is wrong or refused leaves the last one."""

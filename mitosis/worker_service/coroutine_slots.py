@@ -132,11 +132,11 @@ class CoroutineSlots:
 
     async def _claim_for_ever(self) -> None:
         while True:
-            await self._room()
             while not self._free:
                 self._changed.clear()
                 await self._changed.wait()
             try:
+                await self._room()
                 answer = await until_reached(partial(self._api.claim, self._request()))
             except MitosisError as error:
                 log.warning("claim.refused", extra={"reason": error.message})
@@ -192,7 +192,7 @@ class CoroutineSlots:
         slot = self._taken.get(key)
         if slot is None:
             return
-        slot.run.cancel(text)
+        slot.run.cancel(text, grace_seconds)
         self._give_up_after(slot, grace_seconds)
 
     def _give_up_after(self, slot: _Slot, seconds: float) -> None:
@@ -246,7 +246,7 @@ class CoroutineSlots:
     def _stop(self, event: Stop) -> None:
         self._end()
         if event.kill:
-            self._give_back()
+            self._give_back(event.grace_seconds or 0.0)
 
     def _end(self) -> None:
         """Claim nothing more."""
@@ -255,11 +255,11 @@ class CoroutineSlots:
             self._claiming.cancel()
         self._over_if_empty()
 
-    def _give_back(self) -> None:
+    def _give_back(self, grace_seconds: float = 0.0) -> None:
         """Cancel what runs without reports: the goodbye gives it back."""
         for slot in self._taken.values():
             slot.settled = True
-            slot.run.cancel("the worker was shut down")
+            slot.run.cancel("the worker was shut down", grace_seconds)
 
     def _over_if_empty(self) -> None:
         if self._ending and not self._taken:

@@ -74,8 +74,9 @@ class HandlerRun:
         if self._timeout_seconds is not None:
             self._timeout_at = time.monotonic() + self._timeout_seconds
 
-    def cancel(self, message: str) -> None:
+    def cancel(self, message: str, grace_seconds: float = 0.0) -> None:
         """Cancel the coroutine, from any thread. Another call changes nothing."""
+        del grace_seconds  # how long it is waited for is the caller's
         if self._is_cancelled:
             return
         self._is_cancelled = True
@@ -158,7 +159,8 @@ class CoroutineThread:
         """
         self._functions = functions
         self._scratch = scratch
-        self._loop = asyncio.new_event_loop()
+        self.loop = self._loop = asyncio.new_event_loop()
+        """That of the handlers, in a thread of its own."""
         self._loop.set_task_factory(
             lambda loop, coroutine, **named: _Task(coroutine, loop=loop, **named)
         )
@@ -187,7 +189,7 @@ class CoroutineThread:
             ended: called once, in the thread of the handlers, unless the event loop is lost.
             began: called at its first step, in the thread of the handlers; not if it is cancelled before.
         """
-        run = HandlerRun(self._loop, spec.timeout_seconds, ended)
+        run = self.new_run(self._loop, spec, ended)
 
         async def execute() -> None:
             if run.cancelled_for is not None:
@@ -196,7 +198,7 @@ class CoroutineThread:
             run.begin()
             if began is not None:
                 began()
-            run.end(await self._execute(run, key, spec))
+            run.end(await self.execute(run, key, spec))
 
         def begin() -> None:
             run.task = _Task(execute(), loop=self._loop)  # a handler may set another factory
@@ -210,6 +212,12 @@ class CoroutineThread:
 
         call_soon(self._loop, begin)
         return run
+
+    def new_run(
+        self, loop: asyncio.AbstractEventLoop, spec: RunSpec, ended: Callable[[Ended], object]
+    ) -> HandlerRun:
+        """Return what the calls of :meth:`run` are known by; subclasses make their own."""
+        return HandlerRun(loop, spec.timeout_seconds, ended)
 
     def executes(self, run: HandlerRun) -> bool:
         """Return whether the event loop executes a step of this handler now, or of a task it created."""
@@ -244,37 +252,41 @@ class CoroutineThread:
                     log.warning("handler.stopped_loop", extra={"reason": "loop.stop()"})
         for task in asyncio.all_tasks(self._loop):
             task.cancel()
-        self._loop.run_until_complete(asyncio.sleep(0))
+        self._loop.run_until_complete(self.finish())
         self._loop.close()
 
-    async def _execute(self, run: HandlerRun, key: AttemptKey, spec: RunSpec) -> Ended:
+    async def finish(self) -> None:
+        """Give the cancelled handlers their last step."""
+        await asyncio.sleep(0)
+
+    async def execute(self, run: HandlerRun, key: AttemptKey, spec: RunSpec) -> Ended:
+        """Execute an attempt in its private folder; return how it ended."""
         folder = self._scratch / f"{key.task_id}-{key.attempt}"
         try:
-            function = self._prepared(key, spec, folder)
-        except Exception as error:  # noqa: BLE001 - variables of the task, its handler
-            text = _text(error) if not isinstance(error, OSError) else str(error.strerror)
-            ended = Ended(kind=FailureKind.NOT_STARTED, message=f"{folder}: {text}")
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            ended = Ended(kind=FailureKind.NOT_STARTED, message=f"{folder}: {error.strerror}")
         else:
-            _run.set(run)
-            ended = await self._call(run, spec, function)
+            ended = await self.call(run, key, spec, folder)
         finally:
             with suppress(Exception):  # as RecursionError
                 shutil.rmtree(folder, ignore_errors=True)
         ended.started_at, ended.finished_at = run.began_at, time.time()
         return ended
 
-    def _prepared(self, key: AttemptKey, spec: RunSpec, folder: Path) -> Function:
-        """Make the folder and the context of an attempt; return its handler."""
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        task_of_coroutine.set(_context(key, spec, folder))
-        return self._functions[spec.handler or ""]
-
-    async def _call(self, run: HandlerRun, spec: RunSpec, function: Function) -> Ended:
+    async def call(self, run: HandlerRun, key: AttemptKey, spec: RunSpec, folder: Path) -> Ended:
+        """Execute an attempt; subclasses have executors in the place of handlers."""
+        try:
+            task_of_coroutine.set(_context(key, spec, folder))
+            function = self._functions[spec.handler or ""]
+        except Exception as error:  # noqa: BLE001 - variables of the task, its handler
+            return Ended(kind=FailureKind.NOT_STARTED, message=f"{folder}: {_text(error)}")
+        _run.set(run)
         try:
             async with asyncio.timeout(spec.timeout_seconds):
                 result = await _applied(function, spec.arguments)
         except BaseException as error:  # noqa: BLE001 - a handler may raise anything
-            return run.stopped() or _failed(error)
+            return run.stopped() or failed(error)
         return run.stopped() or _returned(result)
 
 
@@ -284,10 +296,11 @@ def _returned(result: Any) -> Ended:
     except ResultError as error:
         return Ended(kind=FailureKind.RESULT_NOT_STORABLE, message=str(error))
     except BaseException as error:  # noqa: BLE001 - code of the handler may encode it, as an iterator
-        return _failed(error)
+        return failed(error)
 
 
-def _failed(error: BaseException) -> Ended:
+def failed(error: BaseException) -> Ended:
+    """Return the end of what has raised this."""
     text = "".join(traceback.format_exception(error))
     if isinstance(error, SystemExit):
         return ended_by_exit(error, text)

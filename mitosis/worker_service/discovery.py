@@ -8,14 +8,18 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from mitosis.contracts.errors import ConfigurationError, InvalidRequest
+from mitosis.contracts.errors import ConfigurationError, InvalidRequest, MitosisError
 from mitosis.contracts.named_tasks import TaskName, parse_task_name, task_name
 from mitosis.contracts.worker_services import SupportedTask
+from mitosis.executors.contract import ExecutorKind
+from mitosis.executors.registry import find_executor
 from mitosis.handlers import Handler
 from mitosis.worker_service.handlers import find_handlers
 from mitosis.worker_service.targets import Target, existing_program, parse_task
 from mitosis.worker_service.task_files import TaskFile, marks, read_task_files
 
+NEED_PROGRAM = (None, "command")
+"""Without a handler, these execute a command."""
 ENTRY_POINTS = "mitosis.handlers"
 """Each names a decorated handler, or a module that has some."""
 
@@ -30,6 +34,8 @@ class Sources:
     """``NAME`` or ``NAME=MODULE:FUNCTION``."""
     command: Sequence[str] = ()
     """argv of the tasks that have no handler."""
+    executor: str | None = None
+    """The executor of the tasks that have no file that names one."""
     modules: Sequence[str] = ()
     """Their decorated handlers are executed."""
     entry_points: bool = False
@@ -45,6 +51,7 @@ class Sources:
 class _How:
     handler: str | None = None
     command: tuple[str, ...] = ()
+    executor: str | None = None
 
 
 class Discovery:
@@ -69,6 +76,9 @@ class Discovery:
             )
         handlers = [how.handler for how in self._how.values() if how.handler is not None]
         self.functions: Mapping[str, Callable[..., Any]] = find_handlers(handlers, ())
+        kinds = sorted({how.executor for how in self._how.values() if how.executor is not None})
+        self.executors: Mapping[str, ExecutorKind] = {kind: find_executor(kind) for kind in kinds}
+        """Those that the targets name; empty if the slots execute all by handlers and commands."""
         self.targets = self._before = self._targets(files)
         self._files = files
 
@@ -127,27 +137,57 @@ class Discovery:
             if known is not None and how not in (known, _How()):
                 raise InvalidRequest(f"{task_name(*name)} has two handlers", field="task")
             found[name] = known or how
-        for name, how in found.items():
-            if how == _How():
-                if not command:
-                    raise InvalidRequest(
-                        f"nothing executes {task_name(*name)}: name a handler, as in --task"
-                        f" {task_name(*name)}=MODULE:FUNCTION, or give --command WORDS",
-                        field="task",
-                    )
-                found[name] = replace(how, command=command)
-        return found
+        found = {name: self._complete(name, how, command) for name, how in found.items()}
+        return _executed_alike(found)
+
+    def _complete(self, name: TaskName, how: _How, command: tuple[str, ...]) -> _How:
+        """Return how a named task is executed, with the options that count for all."""
+        how = replace(how, executor=how.executor or self._sources.executor)
+        if how.handler is None and not how.command and how.executor in NEED_PROGRAM:
+            how = replace(how, command=command)
+        if how.executor == "handler" and how.handler is None:
+            raise InvalidRequest(
+                f"the executor handler of {task_name(*name)} needs a handler, as in --task"
+                f" {task_name(*name)}=MODULE:FUNCTION",
+                field="task",
+            )
+        if how.executor in NEED_PROGRAM and how.handler is None and not how.command:
+            raise InvalidRequest(
+                f"nothing executes {task_name(*name)}: name a handler, as in --task"
+                f" {task_name(*name)}=MODULE:FUNCTION, or give --command WORDS or --executor KIND",
+                field="task",
+            )
+        return how
 
     def _of_file(self, file: TaskFile) -> _How:
         if file.command is not None:
-            return _How(command=existing_program(file.command, self._sources.folder))
-        return _How(file.handler)
+            program = existing_program(file.command, self._sources.folder)
+            return _How(command=program, executor=file.executor)
+        return _How(file.handler, executor=file.executor)
 
     def _targets(self, files: Mapping[TaskName, TaskFile]) -> list[Target]:
-        return [
-            Target(self._supported(name, files.get(name)), how.handler, how.command)
+        targets = [
+            Target(self._supported(name, files.get(name)), how.handler, how.command, how.executor)
             for name, how in self._how.items()
         ]
+        for target in targets:
+            if target.executor is not None:
+                self._check(target)
+        return targets
+
+    def _check(self, target: Target) -> None:
+        """Check the configuration of a target with its executor.
+
+        Raises:
+            InvalidRequest, ConfigurationError: names the task, the field and what would be right.
+        """
+        assert target.executor is not None  # noqa: S101 - the caller chose by it
+        try:
+            self.executors[target.executor].check(target.supported.configuration)
+        except MitosisError as error:
+            raise ConfigurationError(
+                f"{task_name(*target.name)} by the executor {target.executor}: {error.message}"
+            ) from None
 
     def _supported(self, name: TaskName, file: TaskFile | None) -> SupportedTask:
         if file is not None:
@@ -159,6 +199,18 @@ class Discovery:
             "max_concurrent": sources.max_concurrent,
         }
         return SupportedTask.model_validate(fields)
+
+
+def _executed_alike(found: Mapping[TaskName, _How]) -> dict[TaskName, _How]:
+    """Return the same; where one has an executor, handlers and commands have theirs too."""
+    if not any(how.executor for how in found.values()):
+        return dict(found)
+    return {
+        name: replace(
+            how, executor=how.executor or ("command" if how.handler is None else "handler")
+        )
+        for name, how in found.items()
+    }
 
 
 def _given(text: str) -> tuple[TaskName, _How]:

@@ -28,6 +28,7 @@ from mitosis.execution.router import Router
 from mitosis.execution.run_folder import HostFolders, make_private
 from mitosis.execution.session import SessionParts
 from mitosis.execution.session_workers import SessionWorkers
+from mitosis.executors.contract import ServiceFacts
 from mitosis.worker.process_limit import default_limit
 from mitosis.worker.zygote_protocol import Setup
 from mitosis.worker_service.config import ServiceConfig
@@ -35,7 +36,9 @@ from mitosis.worker_service.contact import ServiceContact
 from mitosis.worker_service.coroutine_slots import CoroutineSlots
 from mitosis.worker_service.coroutines import CoroutineThread, are_coroutines
 from mitosis.worker_service.discovery import Discovery
+from mitosis.worker_service.executor_thread import ExecutorThread
 from mitosis.worker_service.link import ServiceLink
+from mitosis.worker_service.progress import ProgressBoard
 from mitosis.worker_service.registration import Registration
 from mitosis.worker_service.session import Returns, ServiceSession
 from mitosis.worker_service.slot_pauses import SlotPauses
@@ -107,8 +110,10 @@ class Service:
         self._disk = DiskRoom(folders.state_dir, config.min_free_bytes)
         self._modules = tuple(sorted({m for t in targets if (m := t.handler_module) is not None}))
         only_coroutines = all(target.handler is not None for target in targets)
-        if only_coroutines and are_coroutines(functions):
-            self.slots: Slots = self._coroutine_slots(functions)
+        if discovery.executors:
+            self.slots: Slots = self._executor_slots(discovery)
+        elif only_coroutines and are_coroutines(functions):
+            self.slots = self._coroutine_slots(functions)
         else:
             self.slots = self._process_slots()
         self._contact.slots = self.slots
@@ -174,6 +179,33 @@ class Service:
         slots, groups = self._config.slots, self._link.groups
         return CoroutineSlots(slots, self._link, self._reporter, groups, thread, self._room)
 
+    def _executor_slots(self, discovery: Discovery) -> Slots:
+        make_private(self._folders.scratch)
+        board = ProgressBoard(self._api, self._registration, self._link.groups)
+        self._contact.send_progress = board.send
+        service = ServiceFacts(
+            service=self._id,
+            folder=str(self._config.folder),
+            variables=self._variables(),
+            python_path=self._config.python_path,
+        )
+        targets = by_name(discovery.targets)
+        thread = ExecutorThread(discovery.executors, targets, board, service, self._folders.scratch)
+
+        async def room() -> None:
+            await thread.ready()
+            await self._room()
+
+        slots, groups = self._config.slots, self._link.groups
+        return CoroutineSlots(slots, self._link, self._reporter, groups, thread, room)
+
+    def _variables(self) -> dict[str, str]:
+        """Return the variables by which the processes of this service are recognised."""
+        return {
+            "MITOSIS_MANAGER_ID": self._id,
+            "MITOSIS_WORKER_ENDPOINT": self._folders.endpoint,
+        }
+
     def _process_slots(self) -> Slots:
         returns = Returns()
         parts = SessionParts(
@@ -233,10 +265,7 @@ class Service:
             python_path=config.python_path,
             max_processes_per_worker=default_limit(config.slots),
         )
-        environment = without_settings(os.environ) | {
-            "MITOSIS_MANAGER_ID": self._id,
-            "MITOSIS_WORKER_ENDPOINT": self._folders.endpoint,
-        }
+        environment = without_settings(os.environ) | self._variables()
         command = ZygoteCommand(sys.executable, setup, environment)
         return Pool(command, [None] * config.slots, workers)
 

@@ -1,4 +1,4 @@
-"""What a worker service executes for each of its named tasks: a handler or a command."""
+"""What a worker service executes for each of its named tasks: a handler, a command or an executor."""
 
 import os
 import shutil
@@ -12,13 +12,15 @@ from mitosis.contracts.worker_services import SupportedTask
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A named task with its association, and how it is executed: one of ``handler`` and ``command``."""
+    """A named task with its association, and how it is executed: by a handler, a command or an executor."""
 
     supported: SupportedTask
     handler: str | None = None
     """``module:function``, called with the arguments of the task."""
     command: tuple[str, ...] = ()
     """argv; reads the attempt as JSON from standard input and writes its result to standard output."""
+    executor: str | None = None
+    """The kind of the executor that carries it out; None: the slots do, by its handler or its command."""
 
     @property
     def name(self) -> TaskName:

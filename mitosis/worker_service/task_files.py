@@ -45,6 +45,8 @@ class TaskFile(RequestBody):
     """``module:function``; without it another option has to name what executes the task."""
     command: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     """argv, in the place of a handler."""
+    executor: Name | None = None
+    """The kind of the executor that carries it out."""
     configuration: Configuration = Field(default={})
     priority: Int32 = 100
     max_concurrent: Count | None = None

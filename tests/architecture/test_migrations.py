@@ -69,6 +69,7 @@ DIGESTS = {
     "0011c": "e1812ee91a0a",
     "0012": "b510cfb5b93a",
     "0012b": "768935ce8f10",
+    "0013": "8b0e6be44c58",
 }
 """Of the statements of each released migration. It is never changed, as databases have executed it."""
 

@@ -11,8 +11,10 @@ from mitosis.contracts.service_tasks import (
     HeldAttempt,
     NamedTaskAttempt,
     NamedTaskReport,
+    RecordProgress,
     ReportNamedTasks,
     ReportNamedTasksAnswer,
+    TaskProgress,
 )
 from mitosis.contracts.task import TaskSubmission
 from mitosis.contracts.wire import Outcome
@@ -20,6 +22,7 @@ from mitosis.contracts.worker_services import HeartbeatAnswer, HeldTask, Registe
 from mitosis.store.registry.selection import NamedTask
 from mitosis.store.services.claim import claim_named_tasks
 from mitosis.store.services.contact import record_heartbeat, say_goodbye
+from mitosis.store.services.progress import record_progress
 from mitosis.store.services.registration import NewRegistration, register_worker
 from mitosis.store.services.report import report_named_tasks
 from tests.support.campaigns import World
@@ -104,6 +107,13 @@ class Service:
             for one in tasks:
                 self.held.pop(one.task_id, None)
         return answer
+
+    async def says(self, task: NamedTaskAttempt, **facts: Any) -> str:
+        """Record progress of one attempt; return the status."""
+        one = TaskProgress(task_id=task.task_id, attempt=task.attempt, **facts)
+        request = RecordProgress(incarnation=self.made.incarnation, progress=(one,))
+        answer = await record_progress(self.w.store, self.made.worker_uuid, request)
+        return answer.statuses[0].value
 
     async def goodbye(self, reason: str = "goodbye") -> None:
         await say_goodbye(self.w.store, self.made.worker_uuid, self.made.incarnation, reason)

@@ -51,6 +51,7 @@ def task_item(task: "TaskInfo") -> Item:
         ("ended", ending_text(task)),
         ("attempt", str(task.attempt)),
         ("host", task.manager_name or ""),
+        ("progress", _progress_text(task)),
         ("created", time_text(task.created_at)),
         ("started", time_text(task.started_at)),
         ("finished", time_text(task.finished_at)),
@@ -63,6 +64,15 @@ def task_item(task: "TaskInfo") -> Item:
     ]
     shown = [(label, text) for label, text in fields if text]
     return Item(task.model_dump(mode="json"), shown, str(task.task_uuid))
+
+
+def _progress_text(task: "TaskInfo") -> str:
+    """Return how far it is, as in ``40% copy: file 3 of 7``."""
+    found = task.progress
+    if found is None:
+        return ""
+    known = "" if found.fraction is None else f"{100 * found.fraction:.0f}% "
+    return (known + ": ".join(part for part in (found.stage, found.message) if part)).strip()
 
 
 def _parents_text(count: int | None) -> str:

@@ -29,6 +29,7 @@ def worker(
     context: typer.Context,
     task: process.TaskOption = None,
     command: process.CommandOption = None,
+    executor: process.ExecutorOption = None,
     module: process.ModuleOption = None,
     entry_points: process.EntryPointsOption = False,
     config: process.ConfigOption = None,
@@ -66,6 +67,7 @@ def worker(
         process.ProcessOptions(
             task=task or (),
             command=command,
+            executor=executor,
             modules=module or (),
             entry_points=entry_points,
             config=config,

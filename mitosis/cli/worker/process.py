@@ -22,6 +22,7 @@ MAX_SLOTS = 10_000
 OPTIONS = {
     "task": "--task",
     "command": "--command",
+    "executor": "--executor",
     "module": "--module",
     "entry_points": "--entry-points",
     "configuration": "--configuration",
@@ -48,6 +49,14 @@ CommandOption = Annotated[
         "--command",
         metavar="WORDS",
         help="Program of the tasks without a handler: reads the attempt as JSON, writes its result as JSON.",
+    ),
+]
+ExecutorOption = Annotated[
+    str | None,
+    typer.Option(
+        "--executor",
+        metavar="KIND",
+        help="What executes the tasks whose file names nothing else, as container.",
     ),
 ]
 ModuleOption = Annotated[
@@ -127,6 +136,7 @@ class ProcessOptions:
 
     task: Sequence[str]
     command: str | None
+    executor: str | None
     modules: Sequence[str]
     entry_points: bool
     config: Path | None
@@ -178,6 +188,7 @@ def _sources(options: ProcessOptions, folder: str) -> "Sources":
         folder=folder,
         tasks=options.task,
         command=command,
+        executor=options.executor,
         modules=options.modules,
         entry_points=options.entry_points,
         files=options.config,

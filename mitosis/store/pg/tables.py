@@ -1187,5 +1187,10 @@ service_claims = Table(
     Column("service_id", BigInteger, nullable=False),
     Column("configuration_version", Integer, nullable=False),
     Column("claimed_at", Moment, nullable=False, server_default=text("now()")),
+    Column("fraction", REAL),
+    Column("stage", Text),
+    Column("message", Text),
+    Column("checkpoint", JSON),
+    Column("progress_at", Moment),
     PrimaryKeyConstraint("task_id", "attempt"),
 )

@@ -3,6 +3,7 @@
 A claim that finds nothing waits without a connection, until a task that the service supports is ready.
 """
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -97,6 +98,7 @@ class _Details:
     configuration: str
     configuration_version: int
     stop: bool
+    checkpoint: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,6 +304,7 @@ async def _answer(
             configuration_version=row.configuration_version,
             alone=row.lost_count >= LOST_ALONE,
             stop=row.stop,
+            checkpoint=None if row.checkpoint is None else json.loads(row.checkpoint),
         )
         for row in rows
     ]

@@ -175,7 +175,7 @@ WITH given AS MATERIALIZED (
 ), details AS MATERIALIZED (
     SELECT g.*, o.lost_count, x.uuid AS task_group_id, x.name AS task_group_name, n.namespace, n.name, n.version,
            t.spec::text AS spec, a.configuration::text AS configuration, a.configuration_version,
-           v.state NOT IN ('open', 'closed') OR v.discarding AS stop
+           v.state NOT IN ('open', 'closed') OR v.discarding AS stop, y.checkpoint::text AS checkpoint
       FROM given AS g
       JOIN open_task AS o ON o.group_id = g.group_id AND o.id = g.task_id
       JOIN task AS t ON t.id = g.task_id
@@ -183,6 +183,9 @@ WITH given AS MATERIALIZED (
       JOIN group_live AS v ON v.group_id = g.group_id
       JOIN named_tasks AS n ON n.id = o.named_task_id
       JOIN worker_named_tasks AS a ON a.named_task_id = n.id AND a.service_id = %(service)s
+      LEFT JOIN LATERAL (SELECT x.checkpoint FROM service_claims AS x
+                          WHERE x.task_id = g.task_id AND x.checkpoint IS NOT NULL
+                          ORDER BY x.attempt DESC LIMIT 1) AS y ON true
 ), noted AS (
     INSERT INTO service_claims (task_id, attempt, service_id, configuration_version)
     SELECT d.task_id, d.attempt, %(service)s, d.configuration_version FROM details AS d

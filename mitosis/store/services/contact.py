@@ -79,6 +79,19 @@ async def resume_worker(store: Store, worker_uuid: UUID) -> None:
         await connection.execute(SQL["resume_worker"], {"worker": worker_uuid})
 
 
+async def check_registered(connection: Connection, worker_uuid: UUID, incarnation: int) -> None:
+    """Check that this process is the registered one of its worker service.
+
+    Raises:
+        WorkerNotFound: there is no such worker service.
+        WorkerNotRegistered: its registration is over, or it has none: register again.
+        Superseded: a later process has registered.
+    """
+    parameters = {"worker": worker_uuid, "incarnation": incarnation}
+    if await fetch_one(connection, _Ended, SQL["registered"], parameters) is None:
+        raise await refusal_of(connection, worker_uuid, incarnation)
+
+
 async def refusal_of(connection: Connection, worker_uuid: UUID, incarnation: int) -> MitosisError:
     """Return why a call of a process of a worker service is refused that is not the registered one."""
     parameters = {"worker": worker_uuid}

@@ -9,6 +9,13 @@ UPDATE worker_registrations AS r
    AND r.unregistered_at IS NULL AND r.incarnation = s.incarnation AND now() < r.alive_until
 RETURNING r.id AS registration_id, r.alive_until, s.draining_since IS NOT NULL AS draining
 
+-- name: registered
+SELECT s.id AS service
+  FROM worker_services AS s
+  JOIN worker_registrations AS r ON r.service_id = s.id AND r.unregistered_at IS NULL
+ WHERE s.uuid = %(worker)s AND s.incarnation = %(incarnation)s AND r.incarnation = s.incarnation
+   AND now() < r.alive_until
+
 -- name: goodbye
 UPDATE worker_registrations AS r
    SET unregistered_at = least(r.alive_until, now()),

@@ -1,12 +1,13 @@
 """Single tasks as the API shows them: first the ids of a page, then their rows."""
 
+import json
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from mitosis.contracts.http import Page, TaskFailureInfo, TaskInfo
+from mitosis.contracts.http import Page, TaskFailureInfo, TaskInfo, TaskProgressInfo
 from mitosis.contracts.ids import parse_task_uuid, task_uuid
 from mitosis.contracts.lifecycle import ListedState, TaskState
 from mitosis.store.missing import missing_task_group, require_task
@@ -44,6 +45,11 @@ class _Task:
     manager_name: str | None
     worker_id: str | None
     configuration_version: int | None
+    fraction: float | None
+    stage: str | None
+    message: str | None
+    progress_at: datetime | None
+    checkpoint: str | None
     started_at: datetime | None
     finished_at: datetime | None
     detail: str | None
@@ -145,6 +151,18 @@ async def read_task(store: Store, public_id: UUID) -> TaskInfo:
     return _task_info(row, failures)
 
 
+def _progress(row: _Task) -> TaskProgressInfo | None:
+    if row.progress_at is None:
+        return None
+    return TaskProgressInfo(
+        fraction=None if row.fraction is None else round(row.fraction, 4),
+        stage=row.stage,
+        message=row.message,
+        recorded_at=row.progress_at,
+        checkpoint=None if row.checkpoint is None else json.loads(row.checkpoint),
+    )
+
+
 def _task_info(row: _Task, failures: Sequence[_Failure]) -> TaskInfo:
     return TaskInfo(
         task_id=row.task_id,
@@ -161,6 +179,7 @@ def _task_info(row: _Task, failures: Sequence[_Failure]) -> TaskInfo:
         manager_name=row.manager_name,
         worker_id=row.worker_id,
         configuration_version=row.configuration_version,
+        progress=_progress(row),
         created_at=row.created_at,
         started_at=row.started_at,
         finished_at=row.finished_at,

@@ -8,7 +8,8 @@ SELECT t.id AS task_id, t.group_id, g.uuid AS task_group_id, t.spec::text AS spe
                               WHEN o.state = 1 AND o.started_at IS NOT NULL THEN 'running'
                               ELSE 'ready' END) AS state,
        coalesce(r.attempt, o.attempt) AS attempt, r.seq, o.priority, r.kind, r.exit_code, r.signal,
-       m.name AS manager_name, w.worker_id, x.configuration_version, coalesce(r.started_at, o.started_at) AS started_at, r.finished_at,
+       m.name AS manager_name, w.worker_id, x.configuration_version,
+       x.fraction, x.stage, x.message, x.progress_at, x.checkpoint::text AS checkpoint, coalesce(r.started_at, o.started_at) AS started_at, r.finished_at,
        r.detail::text AS detail, o.not_before AS next_attempt_at, o.exit_failures, o.max_attempts,
        o.crash_failures, o.lost_count, o.terminations, o.waits_for
   FROM task AS t

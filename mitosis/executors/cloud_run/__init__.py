@@ -1,0 +1,1 @@
+"""The executor ``cloud_run``: each attempt is an execution of a Cloud Run job."""
