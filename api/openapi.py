@@ -31,6 +31,8 @@ HOT_BODIES = (
     service_tasks.ClaimNamedTasksAnswer,
     service_tasks.ReportNamedTasks,
     service_tasks.ReportNamedTasksAnswer,
+    service_tasks.RecordProgress,
+    service_tasks.RecordProgressAnswer,
     service_tasks.SingleReport,
     service_tasks.SingleReportAnswer,
 )

@@ -59,7 +59,7 @@ class Attempt:
     over: threading.Event
     how: list[Ended]
 
-    async def ended(self, within: float = 20.0) -> Ended:
+    async def ended(self, within: float = 60.0) -> Ended:
         assert await asyncio.to_thread(self.over.wait, within), "the attempt has not ended"
         return self.how[0]
 
@@ -130,7 +130,7 @@ def stage(
     thread = ExecutorThread({name: kind}, {NAME: target}, kept, service, scratch)
     thread.start(lambda: None)
     try:
-        asyncio.run_coroutine_threadsafe(kind.start(service), thread.loop).result(20)
+        asyncio.run_coroutine_threadsafe(kind.start(service), thread.loop).result(60)
         yield Stage(thread, kept, target, folder, {name: kind})
     finally:
         thread.close()
