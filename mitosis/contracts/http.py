@@ -1,7 +1,7 @@
 """Bodies of all HTTP calls but the hot ones: pydantic models, shared by the API, the SDK and the agent."""
 
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Generic, Literal, TypeVar
 from uuid import UUID
 
 from pydantic import (
@@ -34,6 +34,7 @@ from mitosis.contracts.lifecycle import (
 from mitosis.contracts.lifetimes import TOKEN_LIFETIME
 from mitosis.contracts.outcome import FailureKind
 from mitosis.contracts.switching import SwitchingCosts
+from mitosis.contracts.task_progress import TaskProgressInfo
 
 T = TypeVar("T")
 
@@ -43,7 +44,6 @@ After = Annotated[Integer, Field(ge=0, le=2**63 - 1)]
 MAX_GRACE_SECONDS = 86_400
 GraceSeconds = Annotated[Number, Field(ge=0, le=MAX_GRACE_SECONDS)]
 MAX_WAIT_SECONDS = 60.0
-"""The longest time that a call may wait."""
 
 
 def _some_time(duration: timedelta) -> timedelta:
@@ -359,18 +359,6 @@ class TaskFailureInfo(AnswerBody):
     """So many."""
 
 
-class TaskProgressInfo(AnswerBody):
-    """How far an attempt is, as its executor has said."""
-
-    fraction: float | None = None
-    """0 to 1."""
-    stage: str | None = None
-    message: str | None = None
-    recorded_at: datetime
-    checkpoint: Any = None
-    """What the attempt has stored for the next one."""
-
-
 class TaskInfo(AnswerBody):
     task_id: int
     task_uuid: UUID
@@ -390,7 +378,6 @@ class TaskInfo(AnswerBody):
     configuration_version: int | None = None
     """Of the configuration with which that worker service executes it."""
     progress: TaskProgressInfo | None = None
-    """Of the attempt, if its executor has said how far it is."""
     created_at: datetime
     started_at: datetime | None = None
     finished_at: datetime | None = None
@@ -420,8 +407,7 @@ class ResultsPage(AnswerBody):
 
 class RegisterManager(RequestBody):
     name: NewName | None = None
-    """Not unique, because a host that has lost its folder registers again; generated if left out.
-    """
+    """Not unique, because a host that has lost its folder registers again; generated if left out."""
     tags: frozenset[Tag] = frozenset()
     labels: frozenset[Tag] = frozenset()
     groups: tuple[str, ...] = ()

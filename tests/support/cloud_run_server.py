@@ -125,9 +125,10 @@ class CloudRunServer:
             return 200, {"executions": [one.fields() for one in found]}
         name, _, verb = path.partition(":")
         name, _, _ = name.partition("/tasks")
-        one = next((one for one in self.executions if one.name == name), None)
-        if one is None:
+        known = [one for one in self.executions if one.name == name]
+        if not known:
             return 404, _error(f"there is no {path}")
+        (one,) = known
         if verb == "cancel":
             one.cancelled = one.cancelled or not one.is_over
         elif path.endswith("/tasks"):

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from mitosis.contracts.http import Page, TaskFailureInfo, TaskInfo, TaskProgressInfo
+from mitosis.contracts.http import Page, TaskFailureInfo, TaskInfo
 from mitosis.contracts.ids import parse_task_uuid, task_uuid
 from mitosis.contracts.lifecycle import ListedState, TaskState
+from mitosis.contracts.task_progress import TaskProgressInfo
 from mitosis.store.missing import missing_task_group, require_task
 from mitosis.store.pg.arrays import number_array
 from mitosis.store.pg.database import Connection

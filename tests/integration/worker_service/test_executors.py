@@ -131,6 +131,7 @@ async def test_each_kind_has_one_result_after_a_kill_and_goes_on_from_its_checkp
                     assert is_gone(folder, name), name
             finally:
                 await stopped(second)
+    result: Any
     for state, attempt, result in results:
         assert (state, attempt) == ("succeeded", 2)
         assert result["before"] == {"copied": 1}
