@@ -52,6 +52,7 @@ BODIES: dict[str, dict[str, Any]] = {
         "acked_seq": 0,
         "max_tasks": 1,
     },
+    "POST /api/v1/workers/progress": {"incarnation": 1, "progress": []},
     "POST /api/v1/workers/report": {"incarnation": 1, "reports": []},
     "POST /api/v1/managers/tasks/claim": {
         "epoch": 1,

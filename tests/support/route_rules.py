@@ -133,6 +133,7 @@ RULES: dict[str, list[str]] = {
         "POST /workers/goodbye",
         "POST /workers/token",
         "POST /workers/claim",
+        "POST /workers/progress",
         "POST /workers/report",
         "GET /workers/tasks",
         "POST /workers/tasks",

@@ -3,8 +3,7 @@
 Source: Cloud Run Admin API reference, v2, projects.locations.jobs.run and .executions.
 """
 
-import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -196,6 +195,7 @@ def _first_container(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     return containers[0] if containers else {}
 
 
-def jittered(seconds: float, draw: Callable[[], float] = random.random) -> float:
+def jittered(seconds: float) -> float:
     """Return a pause of about so long, so that many executors do not poll at the same time."""
-    return seconds * (0.75 + 0.5 * draw())
+    most = 1.25 * seconds
+    return RetryPolicy(first_seconds=most, longest_seconds=most, jitter=0.4).pause(0)
