@@ -166,7 +166,8 @@ def test_another_user_is_never_passed_on(tmp_path: Path) -> None:
 
 
 def test_a_command_cannot_change_its_worker(host: WorkerHost, clean: dict[str, Any]) -> None:
-    shell = "prlimit --pid $PPID --nofile=32:32; renice -n 5 -p $PPID; taskset -pc 0 $PPID"
+    # Enough files for what the worker may still open for this process.
+    shell = "prlimit --pid $PPID --nofile=200:200; renice -n 5 -p $PPID; taskset -pc 0 $PPID"
     host.run(command=["sh", "-c", shell])
     left = [] if MAY_RAISE_LIMITS else ["limits"]
     left += [] if MAY_LOWER_NICE else ["priority"]
