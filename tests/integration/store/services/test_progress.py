@@ -66,6 +66,16 @@ async def test_an_attempt_that_another_holds_stores_nothing(database: str) -> No
         assert (two.attempt, two.checkpoint) == (2, None)
 
 
+async def test_a_service_says_nothing_about_attempts_of_another(database: str) -> None:
+    async with world(database) as w:
+        first, second = await healthy(w, "one"), await healthy(w, "two")
+        await service_group(w, count=2)
+        (one,), (two,) = await first.claim(1), await second.claim(1)
+        assert await second.says(one, checkpoint=1) == "superseded"
+        assert await second.says(two, checkpoint=2) == "recorded"
+        assert (await read_task(w.store, one.task_id)).progress is None
+
+
 async def test_a_checkpoint_that_is_acknowledged_is_known_to_the_next_claim(database: str) -> None:
     """One that comes while its attempt is taken away is either in time or refused, never both."""
     async with world(database) as w:
