@@ -36,6 +36,8 @@ GRACE_SECONDS = 5.0
 """From SIGTERM to SIGKILL after a timeout."""
 START_SECONDS = 10.0
 """For so long a start is repeated while the host has no process for it."""
+LOOK_SECONDS = 0.05
+"""Between two looks whether a hook has ended, if the agent can open no descriptor for its process."""
 KILL_SECONDS = 5.0
 """For so long the agent kills what a hook has started; then its guard goes on."""
 STARTS = RetryPolicy(first_seconds=0.1, longest_seconds=2.0)
@@ -309,7 +311,7 @@ async def _wait(process: "subprocess.Popen[bytes]", timeout: float) -> tuple[int
     """
     ended = asyncio.Event()
     try:
-        with _pidfd(process.pid, ended):
+        with _watched(process.pid, ended):
             timed_out = not await wait_event(ended, timeout)
             if timed_out:
                 _signal_group(process.pid, signal.SIGTERM)
@@ -325,16 +327,35 @@ async def _wait(process: "subprocess.Popen[bytes]", timeout: float) -> tuple[int
 
 
 @contextlib.contextmanager
-def _pidfd(pid: int, ended: asyncio.Event) -> Iterator[None]:
+def _watched(pid: int, ended: asyncio.Event) -> Iterator[None]:
     """Set ``ended`` when the process ends."""
     loop = asyncio.get_running_loop()
-    pidfd = os.pidfd_open(pid)
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:  # no more can be opened: the hook runs all the same
+        looks = loop.create_task(_look_for_end(pid, ended))
+        try:
+            yield
+        finally:
+            looks.cancel()
+        return
     try:
         loop.add_reader(pidfd, ended.set)
         yield
     finally:
         loop.remove_reader(pidfd)
         os.close(pidfd)
+
+
+async def _look_for_end(pid: int, ended: asyncio.Event) -> None:
+    while not _has_ended(pid):
+        await wait_event(ended, LOOK_SECONDS)
+    ended.set()
+
+
+def _has_ended(pid: int) -> bool:
+    """Return whether a child waits to be reaped."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _signal_group(pid: int, number: int) -> None:

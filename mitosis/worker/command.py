@@ -10,6 +10,7 @@ A :class:`CommandRun` does no waiting itself: the worker's loop polls :meth:`Com
 """
 
 import errno
+import math
 import os
 import signal
 import subprocess
@@ -87,7 +88,7 @@ class CommandRun:
             start_new_session=True,
         )
         self.pid = self._process.pid
-        self._pidfd = os.pidfd_open(self.pid)
+        self._pidfd = _pidfd_of(self.pid)
         self._grace_seconds = spec.kill_grace_seconds
         self._timeout_seconds = spec.timeout_seconds
         self._timeout_at = _after(spec.timeout_seconds, waited_seconds)
@@ -102,7 +103,7 @@ class CommandRun:
 
     def fds(self) -> tuple[int, ...]:
         """Return the descriptors that become readable when :meth:`step` is due."""
-        return () if self._reason else (self._pidfd,)
+        return () if self._reason or self._pidfd is None else (self._pidfd,)
 
     def wakes_at(self) -> float | None:
         """Return the time (``time.monotonic``) of the next :meth:`step` without an event."""
@@ -112,7 +113,10 @@ class CommandRun:
                 _GROUP_POLL_SECONDS * 10, _KILL_POLL_SECONDS + now - self._killing_since
             )
         if self._reason is None:
-            return self._timeout_at if self._stop is None else self._stop.deadline
+            due = self._timeout_at if self._stop is None else self._stop.deadline
+            if self._pidfd is None:
+                return min(now + _GROUP_POLL_SECONDS, math.inf if due is None else due)
+            return due
         return now if self._stop is None else min(self._stop.deadline, now + _GROUP_POLL_SECONDS)
 
     def stop(self, kind: FailureKind, message: str, grace_seconds: float | None = None) -> None:
@@ -156,7 +160,8 @@ class CommandRun:
             self._process.returncode = os.waitstatus_to_exitcode(status)
             self._reason = ExitReason.from_wait_status(status)
             self._usage = Usage.of(usage)
-            os.close(self._pidfd)
+            if self._pidfd is not None:
+                os.close(self._pidfd)
 
     def _group_has_grace(self) -> bool:
         """Check that after SIGTERM the process group still has time to end by itself."""
@@ -262,6 +267,17 @@ def _verdict(reason: ExitReason, stop: Stop | None) -> tuple[FailureKind | None,
     core = " (core dumped)" if reason.core_dumped else ""
     kind = FailureKind.EXIT_CODE if reason.kind is ExitKind.EXIT_CODE else FailureKind.SIGNAL
     return kind, f"{reason}{core}"
+
+
+def _pidfd_of(pid: int) -> int | None:
+    """Return a descriptor that becomes readable when a process ends; None if no more can be opened.
+
+    The process has begun, so that a failure here must not look like one of its start.
+    """
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None
 
 
 def _after(seconds: float | None, used: float) -> float | None:

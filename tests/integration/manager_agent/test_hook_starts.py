@@ -1,6 +1,8 @@
 """Hooks for which the host has no process have not run: repeated, charged to the host, owed."""
 
 import errno
+import os
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,25 @@ async def test_a_start_that_may_pass_is_repeated(
         assert (await host.prepare()).verdict is HookVerdict.READY
         assert events(api) == ["preparing", "prepared"]
     assert len(processes.refused) == 3
+    assert log.read_text() == "setup\n"
+
+
+@pytest.mark.parametrize(("script", "exit_code"), [("exit 3", 3), ("exec sleep 60", None)])
+async def test_a_hook_that_has_begun_runs_once_also_without_a_descriptor_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, exit_code: int | None
+) -> None:
+    def refuse(pid: int, flags: int = 0) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    log, timeout = tmp_path / "log", timedelta(seconds=0.5 if exit_code is None else 60)
+    hook = shell(f"echo setup >> {log}; {script}").model_copy(update={"timeout": timeout})
+    async with FakeApi(setup=hook).serving() as api, running_agent(api, tmp_path) as host:
+        monkeypatch.setattr(os, "pidfd_open", refuse)
+        assert (await host.prepare()).verdict is HookVerdict.FAILED
+        monkeypatch.undo()
+        (report,) = [change.hook for change in api.changes if change.event == "setup_failed"]
+    assert report is not None
+    assert (report.state, report.exit_code) == ("failed" if exit_code else report.state, exit_code)
     assert log.read_text() == "setup\n"
 
 

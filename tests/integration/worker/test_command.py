@@ -12,6 +12,7 @@ import pytest
 from mitosis.contracts.ids import task_uuid
 from mitosis.contracts.outcome import signal_name
 from mitosis.contracts.task import MAX_TASK_SECONDS
+from tests.support.checkout import ROOT
 from tests.support.worker_host import GROUP_NUMBER, WorkerHost, gone, worker_host
 
 TAIL = 8192
@@ -64,6 +65,22 @@ def test_the_resources_of_a_command_are_measured(host: WorkerHost) -> None:
     usage = detail["usage"]
     assert usage["max_rss_bytes"] > 80_000_000
     assert usage["user_seconds"] > 0.01
+
+
+@pytest.mark.parametrize(
+    ("script", "kind"), [("true", None), ("exit 3", "exit_code"), ("exec sleep 60", "timeout")]
+)
+def test_a_command_that_has_begun_runs_once_also_without_a_descriptor_for_it(
+    tmp_path: Path, script: str, kind: str | None
+) -> None:
+    setup = {"handler_modules": ("tests.support.no_descriptors",), "python_path": (str(ROOT),)}
+    log = tmp_path / "log"
+    command = ["sh", "-c", f"echo run >> {log}; {script}"]
+    with worker_host(tmp_path, **setup) as host:
+        host.spawn()
+        report, _ = host.run(command=command, timeout_seconds=0.5 if kind == "timeout" else 60)
+    assert report.kind == kind
+    assert log.read_text() == "run\n"
 
 
 def test_no_shell_ever_sees_a_command(host: WorkerHost) -> None:
