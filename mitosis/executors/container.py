@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from mitosis.concurrency import cancel_and_wait
 from mitosis.contracts.errors import ConfigurationError
 from mitosis.contracts.outcome import FailureKind
 from mitosis.executors.child import (
@@ -82,8 +83,7 @@ class ContainerExecutor(LocalExecutor):
         try:
             ended = await self._child.run(argv, task, context, self._child.own_environment())
         finally:
-            for stopping in self._stopping:
-                stopping.cancel()
+            await cancel_and_wait(*self._stopping)
             await asyncio.shield(self._engine.remove(self._name))
         return _of_engine(ended)
 

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from mitosis.contracts.errors import ConfigurationError
@@ -67,7 +68,13 @@ class Engine:
         process = await asyncio.create_subprocess_exec(
             self.program, *words, stdin=DEVNULL, stdout=PIPE, stderr=asyncio.subprocess.STDOUT
         )
-        output, _ = await process.communicate()
+        try:
+            output, _ = await process.communicate()
+        except asyncio.CancelledError:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+            raise
         return process.returncode or 0, output.decode("utf-8", "replace")
 
 

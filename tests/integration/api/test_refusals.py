@@ -52,7 +52,7 @@ def routes_with_a_body(api: Api, manager_id: UUID, run_id: str) -> list[tuple[st
 async def test_a_body_is_json_by_name_on_every_route(api: Api) -> None:
     async with api.client() as client:
         service = (await client.register_worker(RegisterWorker(worker_id="mailer"))).token
-    calls = ("heartbeat", "goodbye", "token", "claim", "report", "tasks")
+    calls = ("heartbeat", "goodbye", "token", "claim", "report", "progress", "tasks")
     of_services = {f"/workers/{call}" for call in calls}
     steps = {"name": "job", "steps": {"a": {"command": ["true"]}}}
     run = (await api.call("POST", "/runs", json={"definition": steps})).json()["run_id"]

@@ -1,16 +1,21 @@
 """The container engine of a machine: found, or missing with what to install; its leftovers are removed."""
 
+import asyncio
 import os
 import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
 
+from mitosis.concurrency import cancel_and_wait
 from mitosis.contracts.errors import ConfigurationError
 from mitosis.executors.container import ContainerKind
 from mitosis.executors.contract import ServiceFacts
+from mitosis.executors.engine import Engine
 from tests.support.container_engine import Container, container_engine
 from tests.support.executor_cases import Case
+from tests.support.waiting import wait_until_async
 
 
 def test_without_an_engine_it_says_what_to_install(
@@ -46,6 +51,16 @@ async def test_containers_that_a_killed_process_has_left_are_removed_before_the_
         assert left["other"].process.poll() is None
         daemon.close()
         left["other"].process.wait(10)
+
+
+async def test_a_call_of_the_engine_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
+    slow, pid = tmp_path / "podman", tmp_path / "pid"
+    slow.write_text(f"#!/bin/sh\necho $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 600\n")
+    slow.chmod(0o755)
+    call = asyncio.create_task(Engine(str(slow)).stop("a", 10))
+    await wait_until_async(pid.exists)
+    await cancel_and_wait(call)
+    assert not psutil.pid_exists(int(pid.read_text()))
 
 
 async def test_a_container_has_labels_limits_and_a_name_of_its_attempt(

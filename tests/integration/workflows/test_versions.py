@@ -52,6 +52,7 @@ async def earlier_one(plane: ControlPlane) -> AsyncIterator[None]:
 async def act(plane: ControlPlane, group: UUID, verb: str, after: TaskGroupState) -> str:
     """Give a verb as a Temporal user would; return the build that has served it."""
     workflow = task_group_workflow_id(group)
+    await wait_until_async(plane.stores.outbox_is_empty, timeout=30)  # it has begun
     answer = await plane.cli("workflow", "signal", "--name", verb, "-w", workflow)
     assert answer.status == 0, answer.err
 
