@@ -43,7 +43,7 @@ After = Annotated[Integer, Field(ge=0, le=2**63 - 1)]
 """Number of the last result that was received."""
 MAX_GRACE_SECONDS = 86_400
 GraceSeconds = Annotated[Number, Field(ge=0, le=MAX_GRACE_SECONDS)]
-MAX_WAIT_SECONDS = 60.0
+MAX_WAIT_SECONDS = 60.0  # the longest time that a call may wait
 
 
 def _some_time(duration: timedelta) -> timedelta:

@@ -24,6 +24,7 @@ from mitosis.contracts.outcome import ExitKind, ExitReason
 from mitosis.execution.leftovers import end_workers
 from mitosis.worker import cpuset, evidence
 from mitosis.worker.full_limits import full_limit
+from mitosis.worker.process_tree import pidfd_or_kill
 from mitosis.worker.zygote_protocol import (
     AGENT_FD,
     MAX_PACKET_BYTES,
@@ -133,10 +134,9 @@ class Pool:
     async def _started(self) -> Ready:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
-        with theirs:
-            self._pid = _spawn_zygote(self._command, theirs.fileno())
         self._socket = ours
-        self._pidfd = os.pidfd_open(self._pid)
+        with theirs:
+            self._pid, self._pidfd = _spawn_zygote(self._command, theirs.fileno())
         self._loop.add_reader(self._pidfd, self._on_zygote_end)
         self._loop.add_reader(ours, self._on_packets)
         self._send(self._command.setup)
@@ -285,11 +285,11 @@ class Pool:
             self._socket = None
 
 
-def _spawn_zygote(command: ZygoteCommand, descriptor: int) -> int:
-    """Start the process with ``descriptor`` as its AGENT_FD, in a new session (setsid(2))."""
+def _spawn_zygote(command: ZygoteCommand, descriptor: int) -> tuple[int, int]:
+    """Start the process with ``descriptor`` as its AGENT_FD, in a new session; return pid and pidfd."""
     argv = [command.python, "-P", "-m", "mitosis.worker", "zygote"]
     try:
-        return os.posix_spawn(
+        pid = os.posix_spawn(
             command.python,
             argv,
             dict(command.environment),
@@ -302,6 +302,7 @@ def _spawn_zygote(command: ZygoteCommand, descriptor: int) -> int:
             setsigmask=[],
             setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGPIPE],
         )
+        return pid, pidfd_or_kill(pid)
     except OSError as error:
         limit = f"; {full_limit()}" if error.errno == errno.EAGAIN else ""
         raise ZygoteFailed(f"cannot start {command.python}: {error.strerror}{limit}") from None

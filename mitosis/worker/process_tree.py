@@ -29,6 +29,20 @@ def _parent(pid: str) -> int | None:
     return int(fields[1]) if fields else None
 
 
+def pidfd_or_kill(pid: int) -> int:
+    """Return a descriptor that becomes readable when a new child ends; without one, kill and reap the child.
+
+    Raises:
+        OSError: no descriptor can be opened, and the child is gone.
+    """
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        raise
+
+
 def stat_fields(pid: str | int) -> list[bytes]:
     """Return what is known of a process, from its state (field 3) on; empty if it is gone or hidden.
 

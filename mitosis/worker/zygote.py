@@ -33,7 +33,13 @@ from mitosis.worker.preload import PreloadError, preload
 from mitosis.worker.process import EXIT_BROKEN, run_worker
 from mitosis.worker.process_limit import remove_groups
 from mitosis.worker.process_state import watch_changes
-from mitosis.worker.process_tree import below, kill_all_below, kill_below, process_parents
+from mitosis.worker.process_tree import (
+    below,
+    kill_all_below,
+    kill_below,
+    pidfd_or_kill,
+    process_parents,
+)
 from mitosis.worker.settings import WorkerSettings, pids_groups, session_environment
 from mitosis.worker.signals import default_signals
 from mitosis.worker.wakeup import SignalWakeup
@@ -191,11 +197,12 @@ class Zygote:
         try:
             popen = None if self._forks else self._exec(settings, evidence)
             pid = self._fork(settings, evidence) if popen is None else popen.pid
+            pidfd = pidfd_or_kill(pid)
         except OSError:
             evidence.close()
             raise
         slot, generation = settings.slot, settings.generation
-        return _Child(slot, generation, pid, os.pidfd_open(pid), evidence, popen)
+        return _Child(slot, generation, pid, pidfd, evidence, popen)
 
     def _fork(self, settings: WorkerSettings, evidence: Evidence) -> int:
         parent = os.getpid()

@@ -59,7 +59,6 @@ class ExecutorRun(HandlerRun):
         ended: Callable[[Ended], object],
     ) -> None:
         super().__init__(loop, timeout_seconds, ended)
-        self.executors_loop = loop
         self.grace_seconds: float | None = None
         """The shortest that was ordered; None: no stop was ordered."""
         self.ordered = asyncio.Event()
@@ -70,7 +69,7 @@ class ExecutorRun(HandlerRun):
         """Have it cancelled; a later call can only shorten the grace."""
         if self.cancelled_for is None and self.stopped() is None:
             self.cancelled_for = message
-        call_soon(self.executors_loop, self._order, grace_seconds)
+        call_soon(self._loop, self._order, grace_seconds)
 
     def stopped(self) -> Ended | None:
         return self.stuck if self.stuck is not None else super().stopped()
@@ -89,6 +88,8 @@ class _Watch(Reporting):
         self._reporting = reporting
         self._shown = Progress()
         self.changed_at = time.monotonic()
+        self.stuck_after: float | None = None
+        """So many seconds without a change are too long; None: no time is."""
 
     def progress(self, progress: Progress) -> None:
         if (progress.fraction, progress.stage) != (self._shown.fraction, self._shown.stage):
@@ -166,11 +167,14 @@ class ExecutorThread(CoroutineThread):
         context = ExecutionContext(
             key, task, watch, folder, variables=spec.variables, last_checkpoint=attempt.checkpoint
         )
-        executor = self._kinds[target.executor or ""].make()
         try:
+            executor = self._kinds[target.executor or ""].make()
             executor.validate_resources(task)
+            watch.stuck_after = _stuck_after(executor, task)
         except ResourcesRefused as error:
             return Ended(kind=FailureKind.TERMINATED, message=f"it was not started: {error}")
+        except Exception as error:  # noqa: BLE001 - an executor may raise anything
+            return failed(error)
         try:
             ended = await self._supervised(run, executor, task, context, watch)
         finally:
@@ -188,7 +192,7 @@ class ExecutorThread(CoroutineThread):
         """Execute the attempt; have it end when that is ordered, its time is over or it is stuck."""
         work = asyncio.ensure_future(executor.execute(task, context))
         orders = asyncio.ensure_future(self._cancel_by_order(run, executor))
-        limits = asyncio.ensure_future(_order_at_limits(run, executor, task, watch))
+        limits = asyncio.ensure_future(_order_at_limits(run, task, watch))
         try:
             return await asyncio.shield(work)
         except CheckpointRefused as error:
@@ -220,12 +224,9 @@ class ExecutorThread(CoroutineThread):
                 )
 
 
-async def _order_at_limits(
-    run: ExecutorRun, executor: Executor, task: ExecutorTask, watch: _Watch
-) -> None:
+async def _order_at_limits(run: ExecutorRun, task: ExecutorTask, watch: _Watch) -> None:
     """Order the end of an attempt at its timeout, or when it makes no progress."""
-    began = time.monotonic()
-    after = _stuck_after(executor, task)
+    began, after = time.monotonic(), watch.stuck_after
     while True:
         now = time.monotonic()
         if task.timeout_seconds is not None and now >= began + task.timeout_seconds:

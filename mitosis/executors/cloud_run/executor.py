@@ -62,6 +62,8 @@ class CloudRunExecutor:
     shared: Shared
     kind: str = "cloud_run"
     _cancelled: asyncio.Event = field(default_factory=asyncio.Event)
+    _may_have_others: bool = False
+    """Executions that were not adopted may run: a start had no answer, or there was an earlier attempt."""
 
     def estimate_seconds(self, task: ExecutorTask) -> float | None:
         return positive(task.configuration.get("estimate_seconds"))
@@ -85,6 +87,7 @@ class CloudRunExecutor:
                 f"the attempt has more than {MAX_INPUT_BYTES} bytes of JSON: put data into a file"
             )
             return Ended(kind=FailureKind.NOT_STARTED, message=message)
+        self._may_have_others = context.attempt > 1
         try:
             name = await self._adopted(context) or await self._started(task, context)
             await self._adopt(name, context)
@@ -127,13 +130,14 @@ class CloudRunExecutor:
             "MITOSIS_INPUT": task.document,
             KEY: context.fencing,
         }
-        if context.attempt > 1:
+        if self._may_have_others:
             await self._cancel_others(task, None, context)
         while not self._cancelled.is_set():
             began = datetime.now(UTC)
             try:
                 return await self.shared.service.run(job, variables, task.timeout_seconds)
             except Unavailable as error:
+                self._may_have_others = True
                 context.log.warning("execution.unanswered", extra={"reason": error.message})
             found = await self._found(job, context.fencing, began - CLOCK_MARGIN)
             if found is not None:
@@ -202,7 +206,8 @@ class CloudRunExecutor:
             stage = "running" if found.running else "pending"
             context.progress(found.fraction, stage, name.rpartition("/")[2])
             await self._pause(asked=asked)
-        await self._cancel_others(task, name, context)
+        if self._may_have_others:
+            await self._cancel_others(task, name, context)
         return await self._end_of(found)
 
     async def _pause(self, *, asked: bool) -> None:

@@ -261,13 +261,13 @@ async def _measure(
 async def _record_late_end(
     store: Store, manager_id: UUID, task_group_id: UUID, hook: HookReport
 ) -> None:
-    """Record how a setup hook ended whose run is listed as running or interrupted."""
+    """Record how a listed run of a setup hook ended; the environment stays as it is."""
     ids = {"manager": manager_id, "group": task_group_id}
     async with store.database.transaction() as connection:
         facts = await fetch_one(connection, _Facts, SQL["environment_facts"], ids)
         if facts is not None:
             values = {**asdict(facts), **_of_hook(hook), "kind": "setup"}
-            await connection.execute(SQL["end_late"], values)
+            await connection.execute(SQL["update_hook_run"], values)
             await notify_watchers(connection, facts.group_number)
 
 

@@ -63,14 +63,6 @@ UPDATE hook_runs
  WHERE manager_id = %(manager_number)s AND group_id = %(group_number)s AND state = 'running' AND finished_at IS NULL
    AND started_at IS DISTINCT FROM %(started_at)s::timestamptz
 
--- name: end_late
--- A run that was given up, although it has ended: the environment is as it is.
-UPDATE hook_runs
-   SET state = %(hook_state)s, exit_code = %(exit_code)s, signal = %(signal)s, message = %(message)s,
-       stdout_tail = %(stdout_tail)s, stderr_tail = %(stderr_tail)s, finished_at = %(finished_at)s
- WHERE manager_id = %(manager_number)s AND group_id = %(group_number)s AND kind = %(kind)s
-   AND started_at = %(started_at)s AND state = 'running'
-
 -- name: update_hook_run
 UPDATE hook_runs
    SET state = %(hook_state)s, exit_code = %(exit_code)s, signal = %(signal)s, message = %(message)s,

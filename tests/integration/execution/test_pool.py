@@ -1,18 +1,24 @@
 """The workers of one lease as their host sees them: how many, whose children, what they reach, until when."""
 
+import errno
 import os
+import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import psutil
 import pytest
 
+from mitosis.concurrency import within
 from mitosis.contracts.allocation import WorkerAllocationPlan
 from mitosis.contracts.control import HookVerdict, LeaseEnd
 from mitosis.contracts.hook import HookSpec
 from mitosis.contracts.lifecycle import WorkerState
 from mitosis.contracts.wire import CancelOrder
+from mitosis.execution.pool import Pool, ZygoteCommand, ZygoteFailed
 from mitosis.ipc.messages import Pause, Resume
+from mitosis.worker.zygote_protocol import Setup
 from tests.support.agents import Commands, running_agent, until
 from tests.support.fake_api import TOKEN, FakeApi, command
 from tests.support.processes import descendants, living, read
@@ -76,6 +82,33 @@ async def test_no_worker_is_started_where_setup_has_failed(tmp_path: Path) -> No
         assert (await host.prepare()).verdict is HookVerdict.FAILED
         assert (await host.run_lease()).end is LeaseEnd.GONE
         assert of_manager(api) == set()
+
+
+async def test_a_zygote_without_a_descriptor_is_not_started_and_leaves_no_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(pid: int, flags: int = 0) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    setup = Setup(
+        manager_id="manager-1",
+        endpoint=f"ipc://{tmp_path}/workers",
+        task_group_id="11111111-1111-1111-1111-111111111111",
+        task_group_number=1,
+        task_group_name="campaign",
+        group_name="lab",
+        scratch_folder=str(tmp_path),
+        run_folder=str(tmp_path),
+    )
+    events: Any = None  # there is none
+    pool = Pool(ZygoteCommand(sys.executable, setup, dict(os.environ)), [None], events)
+    before = set(descendants(os.getpid()))
+    with monkeypatch.context() as full:
+        full.setattr(os, "pidfd_open", refuse)
+        with pytest.raises(ZygoteFailed, match="Too many open files"):
+            await pool.start()
+    await within(pool.close(), 5)
+    assert not living(list(set(descendants(os.getpid())) - before))
 
 
 @pytest.mark.spec(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mitosis.contracts.outcome import FailureKind
-from tests.support.executor_cases import CASES, Case
+from tests.support.executor_cases import CASES, Case, InProcess, InProcessKind
 from tests.support.waiting import wait_until_async
 
 
@@ -117,6 +117,19 @@ async def test_lacking_resources_refuse_an_attempt_before_it_counts(case: Case) 
     # of this kind no number counts against max_attempts, and it is tried again after a pause
     assert ended.kind is FailureKind.TERMINATED, ended
     assert "memory_mb is" in (ended.message or "")
+
+
+@pytest.mark.parametrize("method", ["make", "validate_resources", "estimate_seconds"])
+async def test_an_error_of_an_executor_before_it_begins_fails_its_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("books")
+
+    monkeypatch.setattr(InProcessKind if method == "make" else InProcess, method, fail)
+    with Case("in_process", tmp_path, monkeypatch).staged() as it:
+        ended = await it.start({"do": "wait"}, timeout_seconds=5).ended()
+    assert (ended.kind, ended.message) == (FailureKind.HANDLER_ERROR, "KeyError: 'books'")
 
 
 async def test_the_end_of_the_process_ends_what_runs(case: Case) -> None:

@@ -76,7 +76,7 @@ def test_a_command_that_has_begun_runs_once_also_without_a_descriptor_for_it(
     setup = {"handler_modules": ("tests.support.no_descriptors",), "python_path": (str(ROOT),)}
     log = tmp_path / "log"
     command = ["sh", "-c", f"echo run >> {log}; {script}"]
-    with worker_host(tmp_path, **setup) as host:
+    with worker_host(tmp_path, **setup, environment={"NO_DESCRIPTOR_IN": "workers"}) as host:
         host.spawn()
         report, _ = host.run(command=command, timeout_seconds=0.5 if kind == "timeout" else 60)
     assert report.kind == kind

@@ -151,6 +151,16 @@ def test_an_occupied_slot_is_refused(host: WorkerHost) -> None:
     assert "still has a worker" in host.hear(SpawnFailed).message
 
 
+def test_a_worker_without_a_descriptor_is_not_started_and_leaves_no_process(tmp_path: Path) -> None:
+    setup = {"handler_modules": ("tests.support.no_descriptors",), "python_path": (str(ROOT),)}
+    with worker_host(tmp_path, **setup, environment={"NO_DESCRIPTOR_IN": "zygote"}) as host:
+        host.say(Spawn(0, 1, None))
+        assert "Too many open files" in host.hear(SpawnFailed).message
+        assert below(host.zygote.pid, process_parents()) == set()
+        host.generation = 1
+        host.spawn()
+
+
 def test_many_workers_die_and_come_back(host: WorkerHost) -> None:
     for generation in (1, 2):
         for slot in range(12):

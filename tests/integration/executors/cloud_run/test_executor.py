@@ -55,6 +55,7 @@ async def test_an_execution_has_the_attempt_and_is_the_checkpoint_before_the_fir
     assert it.kept.checkpoints == [{"execution": one.name, "key": one.env[KEY]}]
     assert [(said.fraction, said.stage) for said in it.kept.progress_of] == [(0.0, "running")]
     assert sum(call == f"GET /v2/{one.name}" for call in server.calls) == 2
+    assert not any("/executions?" in call for call in server.calls)  # a list has all tasks
 
 
 async def test_a_failure_has_the_exit_status_of_its_task(it: Stage, server: CloudRunServer) -> None:
