@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from mitosis.contracts.outcome import ExitKind, ExitReason
@@ -35,8 +35,8 @@ if not MAY_RAISE_LIMITS:
     RENEWS |= {"hard limit", "16 files", "3 files"}
 
 FEW_FILES = {"16 files", "3 files"}
-LAST = {"another environment", "files", *FEW_FILES}
-"""These hide the mapping from the others, or leave them no file to open."""
+LAST = {"another environment", "files", "thread", *FEW_FILES}
+"""These hide the mapping from the others, leave them no file to open, or get the signals that they block."""
 DENIED = UNKNOWN | (set() if MAY_UNSHARE else set(NAMESPACES))
 DENIED |= set() if MAY_SET_RIGHTS else {"rights of root"}
 DRAWN = sorted(set(LEAKS) - DENIED)
@@ -100,6 +100,8 @@ def test_the_next_task_does_not_see_what_a_handler_left(
     names=st.lists(st.sampled_from(DRAWN), min_size=2, max_size=6, unique=True),
     extra=st.sampled_from([{}, {"LEAK": "0", "PATH": "/bin"}, {"TZ": "Asia/Tokyo"}]),
 )
+@example(names=["stdout", "overwriting output"], extra={})
+@example(names=["thread", "pending"], extra={})
 def test_the_next_task_sees_no_combination_of_leaks(
     host: WorkerHost, clean: dict[str, Any], names: list[str], extra: dict[str, str]
 ) -> None:

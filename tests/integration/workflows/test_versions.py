@@ -13,6 +13,7 @@ from mitosis.store.control.control_store import ControlStore
 from mitosis.store.processes.live import own_build, recording_process
 from tests.support.control_plane import ControlPlane, control_plane
 from tests.support.waiting import wait_until_async
+from tests.support.workflow_tasks import failed_workflow_tasks
 from workflows.control import ControlService
 from workflows.worker import ControlPorts
 
@@ -67,8 +68,7 @@ async def builds_of(plane: ControlPlane, workflow: str) -> Sequence[str]:
     """The builds that have completed its workflow tasks, in their order; none may have failed."""
     handle = (await plane.client()).get_workflow_handle(workflow)
     events = [event async for event in handle.fetch_history_events()]
-    kinds = {EventType.Name(event.event_type) for event in events}
-    assert "EVENT_TYPE_WORKFLOW_TASK_FAILED" not in kinds
+    assert failed_workflow_tasks(events) == []
     return [
         event.workflow_task_completed_event_attributes.deployment_version.build_id
         for event in events

@@ -28,6 +28,7 @@ from tests.support.checkout import ROOT
 from tests.support.earlier_versions import SCHEMA_0003, UNVERSIONED, installed, running
 from tests.support.program import clean_environment, mitosis
 from tests.support.waiting import wait_until_async
+from tests.support.workflow_tasks import failed_workflow_tasks
 
 CONTROL = {SCHEMA_0003: "worker", UNVERSIONED: "control"}
 """The command of the control worker in each version."""
@@ -112,10 +113,9 @@ class Deployment:
     async def failed_tasks(self) -> list[tuple[str, str]]:
         """All workflow tasks that have failed, of every run in the namespace."""
         return [
-            (run.id, event.workflow_task_failed_event_attributes.failure.message)
+            (run.id, message)
             async for run in self.temporal.list_workflows()
-            for event in await _history(self.temporal, run)
-            if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED
+            for message in failed_workflow_tasks(await _history(self.temporal, run))
         ]
 
 
