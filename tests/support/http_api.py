@@ -51,7 +51,7 @@ class Api:
             URL,
             token or self.token,
             transport=self.transport,
-            give_up_after=timedelta(seconds=5),
+            give_up_after=timedelta(seconds=30),
         )
 
     def manager(self, token: str) -> ManagerApi:

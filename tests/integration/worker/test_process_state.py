@@ -38,6 +38,8 @@ FEW_FILES = ("16 files", "3 files")
 LAST = ("thread", "processes of children", "another environment", "files", *FEW_FILES)
 """In this order: a thread gets the signals that others block, and cannot begin where children have other
 process numbers (clone(2)); the rest hide the mapping from the others, or leave them no file to open."""
+UNCONNECTED = ("processes of children", *FEW_FILES)
+"""With one of these, who has closed everything cannot connect again: that needs files and a thread."""
 DENIED = UNKNOWN | (set() if MAY_UNSHARE else set(NAMESPACES))
 DENIED |= set() if MAY_SET_RIGHTS else {"rights of root"}
 DRAWN = sorted(set(LEAKS) - DENIED)
