@@ -50,7 +50,8 @@ class RetryFields(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     max_attempts: Annotated[int, Meta(ge=1, le=MAX_ATTEMPTS)] = 1
     """The task fails after this many failed attempts; crashes and lost hosts count apart. 1 = no retry."""
     exit_codes: tuple[int, ...] | None = None
-    """Retry only these exit codes; None = any, a timeout and a handler error too."""
+    """Of commands that end by themselves, retry only these exit codes; None = any, and handler errors too.
+    A timeout and a missing progress (stuck) are retried with both."""
     delay_seconds: RetryDelay = 0.0
     """Pause before the next attempt; doubled for each further failure. 0: none before the second attempt,
     then 0.1 s, doubled up to 5 min."""

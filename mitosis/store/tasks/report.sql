@@ -94,7 +94,7 @@ WITH lease AS MATERIALIZED (
                  WHEN s.crash_limit IS NOT NULL
                      THEN s.crash_limit = 0 OR o.crash_failures + 1 < s.crash_limit
                      ELSE o.exit_failures + 1 < o.max_attempts
-                          AND (o.retry_exit_codes IS NULL
+                          AND (o.retry_exit_codes IS NULL OR s.kind IN ('timeout', 'stuck')
                                OR (s.kind = 'exit_code' AND s.exit_code = ANY(o.retry_exit_codes))) END) IS TRUE AS retries,
            s.kind NOT LIKE 'result_%%' AND s.termination_limit IS NULL AND NOT s.lost
              AND coalesce(s.started > (SELECT max(y.started) FROM said AS y WHERE y.outcome = 'succeeded'), true)
