@@ -70,6 +70,8 @@ class CloudRunServer:
     started, no answer; a number: that status."""
     others: list[str] = field(default_factory=list)
     """A number: that status; ``lost``: no answer."""
+    refused: set[str] = field(default_factory=set)
+    """What is answered with 403: ``list``, ``get``, ``cancel``, ``tasks``."""
     ends_after: int = 1
     exit_code: int = 0
     tokens: int = 0
@@ -118,6 +120,8 @@ class CloudRunServer:
         return None if fault in ("lost", "late") else (200, {"metadata": one.fields()})
 
     def _other(self, path: str) -> tuple[int, Any]:
+        if _kind(path) in self.refused:
+            return 403, _error("no right")
         if path == f"{JOB}/executions":
             found = [one for one in reversed(self.executions) if one.hidden_for == 0]
             for one in self.executions:
@@ -130,12 +134,22 @@ class CloudRunServer:
             return 404, _error(f"there is no {path}")
         (one,) = known
         if verb == "cancel":
-            one.cancelled = one.cancelled or not one.is_over
+            if one.is_over:
+                return 400, _error("the execution is over")
+            one.cancelled = True
         elif path.endswith("/tasks"):
             return 200, {"tasks": [{"lastAttemptResult": {"exitCode": one.exit_code}}]}
         else:
             one.polls += 1
         return 200, one.fields()
+
+
+def _kind(path: str) -> str:
+    if path.endswith("/executions"):
+        return "list"
+    if path.endswith("/tasks"):
+        return "tasks"
+    return "cancel" if path.endswith(":cancel") else "get"
 
 
 def _error(message: str) -> dict[str, Any]:

@@ -91,7 +91,6 @@ class CloudRunExecutor:
         try:
             name = await self._adopted(context) or await self._started(task, context)
             await self._adopt(name, context)
-            return await self._ended(name, task, context)
         except Exhausted as error:
             loop = asyncio.get_running_loop()
             self.shared.exhausted_until = loop.time() + self.shared.exhausted_pause_seconds
@@ -100,6 +99,7 @@ class CloudRunExecutor:
             return Ended(kind=FailureKind.NOT_STARTED, message=f"Cloud Run refuses it: {error}")
         except _NotStarted:
             return Ended(kind=FailureKind.CANCELLED, message="cancelled before it was started")
+        return await self._followed(name, task, context)
 
     # --- start ----------------------------------------------------------------------------------
 
@@ -183,8 +183,7 @@ class CloudRunExecutor:
                 await self._cancel_late(one.name, context)
 
     async def _cancel_late(self, name: str, context: ExecutionContext) -> None:
-        with suppress(Gone):
-            await self.shared.service.cancel(name)
+        await self._cancel(name, context)
         self.shared.cancelled_late += 1
         context.log.warning(
             "execution.not_adopted",
@@ -193,26 +192,55 @@ class CloudRunExecutor:
 
     # --- end ------------------------------------------------------------------------------------
 
+    async def _followed(self, name: str, task: ExecutorTask, context: ExecutionContext) -> Ended:
+        """Follow the execution to its end, also where that cannot be seen."""
+        try:
+            return await self._ended(name, task, context)
+        except Gone:
+            message = f"its execution was deleted while it ran: {name}"
+            return Ended(kind=FailureKind.TERMINATED, message=message)
+        except Refused as error:
+            await self._cancel(name, context)
+            message = f"Cloud Run refuses to say how {name} goes, so it was cancelled: {error}"
+            return Ended(kind=FailureKind.HANDLER_ERROR, message=message)
+
     async def _ended(self, name: str, task: ExecutorTask, context: ExecutionContext) -> Ended:
-        """Poll the execution until it is over; cancel it when that is ordered."""
+        """Poll the execution until it is over; cancel it when that is ordered.
+
+        Raises:
+            Gone: it was deleted.
+            Refused: the service does not say how it goes.
+        """
         asked = False
         while True:
             if self._cancelled.is_set() and not asked:
-                await self.shared.service.cancel(name)
-                asked = True
+                asked = await self._cancel(name, context)
             found = await self.shared.service.execution(name)
             if found.is_over:
                 break
             stage = "running" if found.running else "pending"
             context.progress(found.fraction, stage, name.rpartition("/")[2])
-            await self._pause(asked=asked)
+            await self._pause()
         if self._may_have_others:
-            await self._cancel_others(task, name, context)
+            try:
+                await self._cancel_others(task, name, context)
+            except Refused as error:  # how it ended is known, and counts
+                context.log.warning("execution.not_listed", extra={"reason": str(error)})
         return await self._end_of(found)
 
-    async def _pause(self, *, asked: bool) -> None:
+    async def _cancel(self, name: str, context: ExecutionContext) -> bool:
+        """Cancel an execution; return whether that was accepted: one that is over may refuse it."""
+        try:
+            await self.shared.service.cancel(name)
+        except Refused as error:
+            facts = {"execution": name, "reason": str(error)}
+            context.log.warning("execution.not_cancelled", extra=facts)
+            return False
+        return True
+
+    async def _pause(self) -> None:
         pause = jittered(self.shared.poll_seconds)
-        if asked:
+        if self._cancelled.is_set():
             await asyncio.sleep(pause)
             return
         with suppress(TimeoutError):
@@ -225,7 +253,9 @@ class CloudRunExecutor:
             return Ended(result=encode_result(result))
         if self._cancelled.is_set():
             return Ended(kind=FailureKind.CANCELLED, message="cancelled")
-        code = await self.shared.service.exit_code(found.name)
+        code = None
+        with suppress(Refused):
+            code = await self.shared.service.exit_code(found.name)
         message = f"{found.name}: {found.message or 'failed'}; {found.log_uri}"
         kind = FailureKind.HANDLER_ERROR if code is None else FailureKind.EXIT_CODE
         return Ended(kind=kind, exit_code=code, message=message)

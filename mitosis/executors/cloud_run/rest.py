@@ -82,15 +82,25 @@ class CloudRun:
 
         Raises:
             Gone: there is none.
+            Refused: there is no right to read it.
         """
         return execution_of(await self._repeated("GET", name))
 
     async def cancel(self, name: str) -> None:
-        """Cancel an execution, as soon as the service answers; one that is over stays as it is."""
+        """Cancel an execution, as soon as the service answers.
+
+        Raises:
+            Gone: there is none.
+            Refused: it is over, or there is no right to cancel it.
+        """
         await self._repeated("POST", f"{name}:cancel")
 
     async def exit_code(self, name: str) -> int | None:
-        """Return the exit status of the first task of an execution that failed; None if it has none."""
+        """Return the exit status of the first task of an execution that failed; None if it has none.
+
+        Raises:
+            Refused: there is no right to read it, or no such execution.
+        """
         answer = await self._repeated("GET", f"{name}/tasks")
         for task in answer.get("tasks", ()):
             code = task.get("lastAttemptResult", {}).get("exitCode")

@@ -168,6 +168,55 @@ async def test_a_cancel_and_a_timeout_end_the_execution(it: Stage, server: Cloud
     assert [one.cancelled for one in server.executions] == [True, True]
 
 
+async def test_a_refused_cancel_is_tried_again(it: Stage, server: CloudRunServer) -> None:
+    server.ends_after, server.refused = 10**6, {"cancel"}
+    attempt = it.start()
+    await wait_until_async(lambda: bool(it.kept.progress_of))
+    attempt.run.cancel("cancelled: not needed", 5.0)
+    await wait_until_async(lambda: sum(call.endswith(":cancel") for call in server.calls) > 1)
+    server.refused.clear()
+    assert (await attempt.ended()).kind is FailureKind.CANCELLED
+    assert server.executions[0].cancelled
+
+
+async def test_a_deleted_execution_costs_no_attempt(it: Stage, server: CloudRunServer) -> None:
+    server.ends_after = 10**6
+    attempt = it.start()
+    await wait_until_async(lambda: bool(it.kept.progress_of))
+    with server.lock:
+        (one,) = server.executions
+        server.executions.clear()
+    ended = await attempt.ended()
+    assert ended.kind is FailureKind.TERMINATED
+    assert one.name in (ended.message or "")
+
+
+async def test_an_execution_that_may_not_be_read_is_cancelled_and_fails(
+    it: Stage, server: CloudRunServer
+) -> None:
+    server.ends_after = 10**6
+    attempt = it.start()
+    await wait_until_async(lambda: bool(it.kept.progress_of))
+    server.refused = {"get"}
+    ended = await attempt.ended()
+    assert ended.kind is FailureKind.HANDLER_ERROR
+    assert server.executions[0].cancelled
+
+
+@pytest.mark.parametrize("exit_code", [0, 3])
+async def test_how_an_execution_ended_counts_without_the_right_to_list_or_read_more(
+    it: Stage, server: CloudRunServer, exit_code: int
+) -> None:
+    server.starts, server.exit_code, server.ends_after = ["lost"], exit_code, 10**6
+    attempt = it.start()
+    await wait_until_async(lambda: bool(it.kept.progress_of))
+    server.refused = {"list", "tasks", "cancel"}
+    server.executions[0].ends_after = 0
+    ended = await attempt.ended()
+    assert ended.kind is (FailureKind.HANDLER_ERROR if exit_code else None)
+    assert ("Task failed" in (ended.message or "")) == bool(exit_code)
+
+
 async def test_a_used_up_quota_costs_no_attempt_and_others_wait(
     it: Stage, server: CloudRunServer
 ) -> None:
