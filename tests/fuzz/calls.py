@@ -27,7 +27,7 @@ PROBLEM = "application/problem+json"
 STREAM = "text/event-stream"
 STREAM_SECONDS, STREAM_BYTES = 0.3, 100_000
 ANSWER_SECONDS = 30.0
-NOT_RANDOM = ("authorization", "transfer-encoding")
+NOT_RANDOM = ("authorization", "content-length", "transfer-encoding")
 """The caller's; and what makes it no HTTP request, which no route sees: uvicorn answers 400."""
 EVENT_FIELDS = (b":", b"event:", b"data:", b"id:", b"retry:")
 
