@@ -15,14 +15,15 @@ RetentionKind: TypeAlias = Literal[
     "environments",
     "hook_runs",
     "worker_registrations",
+    "hosts",
     "group_bookkeeping",
     "task_groups",
     "runs",
     "deleted_groups",
 ]
 """Kinds of rows that are not kept for ever. ``group_bookkeeping``: failures, submissions, failures of hosts
-and durations of settled groups. ``runs``: ended ones, with their own task groups. ``deleted_groups``: what is
-kept of them for hosts that were cut off."""
+and durations of settled groups. ``hosts``: deleted ones that nothing names any more. ``runs``: ended ones,
+with their own task groups. ``deleted_groups``: what is kept of them for hosts that were cut off."""
 RETENTION_KINDS: tuple[RetentionKind, ...] = get_args(RetentionKind)
 
 BOOKKEEPING = timedelta(days=30)

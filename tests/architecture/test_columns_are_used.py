@@ -18,6 +18,7 @@ Name = tuple[str, str]
 """A table, and a column of it."""
 STORE = ROOT / "mitosis/store"
 NOT_READ: Mapping[Name, str] = {
+    ("group_hosts", "group_id"): "a task group that is deleted takes its rows along",
     ("fleet_changes", "manager_id"): "read through the name of a part of the statement",
     ("fleet_changes", "group_id"): "as above",
     ("managers", "creator_id"): "who registered a host, for an administrator with psql",
@@ -57,6 +58,7 @@ NOT_WRITTEN: Mapping[Name, str] = {
     ("leases", "worker_tags"): NOT_READ["leases", "worker_tags"],
     ("user_groups", "state"): "no verb locks a user group; an administrator can",
     ("api_pulse", "only_row"): "it allows one row",
+    ("managers", "groups_known"): "its default: it has been registered since",
     **{
         ("step_ends", name): "the trigger of a migration writes it"
         for name in ("step_id", "task_id", "state")

@@ -23,6 +23,7 @@ AGED = {
         "terminal_at",
         "settled_at",
     ),
+    "managers": ("deleted_at IS NOT NULL", "created_at", "deleted_at"),
     "runs": ("ended_at IS NOT NULL", "created_at", "started_at", "ended_at"),
     "deleted_groups": ("finished_at IS NOT NULL", "deleted_at", "finished_at"),
 }

@@ -14,6 +14,7 @@ NAMES = {
     "environments": "environments that are gone",
     "hook_runs": "hook runs",
     "worker_registrations": "ended registrations",
+    "hosts": "deleted hosts",
     "group_bookkeeping": "bookkeeping of settled task groups",
     "task_groups": "settled task groups",
     "runs": "ended runs",

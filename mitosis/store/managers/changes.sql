@@ -29,7 +29,7 @@ SELECT coalesce(g.name, e.task_group_name, 'a deleted task group') AS name
  ORDER BY e.changed_at
 
 -- name: delete_manager
--- The row stays for the names in results; nothing lists it, and no token of it is valid.
+-- The row stays while results name the host (C-34); nothing lists it, and no token of it is valid.
 WITH gone AS (
     UPDATE managers SET deleted_at = now(), token_version = token_version + 1
      WHERE id = %(manager_number)s AND deleted_at IS NULL

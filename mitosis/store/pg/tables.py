@@ -128,7 +128,9 @@ managers = Table(
     Column("drain_reason", Text),
     Column("deleted_at", Moment),
     Column("tokens_expire_at", Moment, server_default=text("now()")),
+    Column("groups_known", Boolean, nullable=False, server_default=text("true")),
     Index("managers_tags", "tags", postgresql_using="gin"),
+    Index("managers_deleted", "deleted_at", postgresql_where=text("deleted_at IS NOT NULL")),
 )
 
 manager_live = Table(
@@ -280,6 +282,15 @@ task_group_managers = Table(
     UniqueConstraint("task_group_id", "manager_id"),
     Index("idx_task_group_managers_task_group", "task_group_id"),
     Index("idx_task_group_managers_manager", "manager_id"),
+)
+
+group_hosts = Table(
+    "group_hosts",
+    METADATA,
+    Column("group_id", BigInteger, _part_of("task_groups"), nullable=False),
+    Column("manager_id", BigInteger, _part_of("managers"), nullable=False),
+    PrimaryKeyConstraint("manager_id", "group_id"),
+    Index("group_hosts_by_group", "group_id"),
 )
 
 task_group_templates = Table(
@@ -713,6 +724,7 @@ leases = Table(
         "epoch",
         postgresql_where=text("kind = 'worker'"),
     ),
+    Index("leases_by_manager", "manager_id", postgresql_where=text("manager_id IS NOT NULL")),
     Index("leases_contested", "contested_at", postgresql_where=text("contested_at IS NOT NULL")),
     Index("leases_ended", "ended_at", postgresql_where=text("state = 'ended'")),
     Index("leases_ended_by_group", "group_id", postgresql_where=text("state = 'ended'")),
@@ -795,6 +807,7 @@ hook_runs = Table(
     Index("hook_runs_started", "started_at"),
     Index("hook_runs_latest", "group_id", "started_at"),
     Index("hook_runs_by_group", "group_id", "manager_id", "kind"),
+    Index("hook_runs_by_manager", "manager_id"),
 )
 
 host_failures = Table(

@@ -40,6 +40,7 @@ PAGES: Mapping[RetentionKind, LiteralString] = {
     "environments": SQL["environments"],
     "hook_runs": SQL["hook_runs"],
     "worker_registrations": SQL["worker_registrations"],
+    "hosts": SQL["hosts"],
     "deleted_groups": SQL["deleted_groups"],
 }
 OF_GROUP: Sequence[LiteralString] = (

@@ -41,14 +41,15 @@ SELECT r.kind, r.kept_seconds, r.deleted AS deleted_in_all, r.pass_deleted AS de
 -- name: leases
 -- A lease is needed while the report of an attempt that was claimed under it would count (P2); while its host has
 -- not been in contact since for long enough to hand in its journal; while a group is to get its host. A worker
--- service reports under its last lease of a group, ended or not (P10).
+-- service reports under its last lease of a group, ended or not (P10). Which hosts have served a group is known
+-- after it, since results of the group name them.
 WITH page AS MATERIALIZED (
     SELECT l.epoch, l.ended_at, l.kind, l.group_id, l.manager_id, l.worker_uuid, l.freed_for FROM leases AS l
      WHERE l.state = 'ended' AND l.ended_at > %(seen_to)s::timestamptz
        AND l.ended_at < now() - make_interval(secs => %(kept)s)
      ORDER BY l.ended_at FETCH FIRST (%(limit)s) ROWS WITH TIES
 ), unneeded AS MATERIALIZED (
-    SELECT l.epoch
+    SELECT l.epoch, l.group_id, l.manager_id
       FROM page AS l
       LEFT JOIN group_live AS v ON v.group_id = l.group_id AND v.settled_at IS NULL
       LEFT JOIN managers AS m ON m.id = l.manager_id
@@ -72,6 +73,13 @@ WITH page AS MATERIALIZED (
                                                      AND n.state <> 'ended'))))
 ), gone AS (
     DELETE FROM leases WHERE epoch = ANY(ARRAY(SELECT epoch FROM unneeded)) RETURNING 1
+), served AS (
+    INSERT INTO group_hosts (group_id, manager_id)
+    SELECT g.id, u.manager_id
+      FROM (SELECT DISTINCT l.group_id, l.manager_id FROM unneeded AS l WHERE l.manager_id IS NOT NULL) AS u
+      JOIN task_groups AS g ON g.id = u.group_id
+       FOR KEY SHARE OF g  -- not one that is deleted just now
+        ON CONFLICT DO NOTHING
 )
 SELECT (SELECT count(*) FROM gone) AS deleted, (SELECT max(ended_at) FROM page) AS seen_to
 
@@ -138,6 +146,25 @@ WITH page AS MATERIALIZED (
     RETURNING 1
 )
 SELECT (SELECT count(*) FROM gone) AS deleted, (SELECT max(unregistered_at) FROM page) AS seen_to
+
+-- name: hosts
+-- A deleted host is needed while a task group exists that it has served: results name it. The rest of what names it
+-- is kept for a time of its own, and goes first.
+WITH page AS MATERIALIZED (
+    SELECT m.id, m.deleted_at, m.groups_known FROM managers AS m
+     WHERE m.deleted_at > %(seen_to)s::timestamptz AND m.deleted_at < now() - make_interval(secs => %(kept)s)
+     ORDER BY m.deleted_at FETCH FIRST (%(limit)s) ROWS WITH TIES
+), unneeded AS MATERIALIZED (
+    SELECT p.id FROM page AS p
+     WHERE p.groups_known
+       AND NOT EXISTS (SELECT FROM leases AS l WHERE l.manager_id = p.id)
+       AND NOT EXISTS (SELECT FROM group_hosts AS s WHERE s.manager_id = p.id)
+       AND NOT EXISTS (SELECT FROM environments AS e WHERE e.manager_id = p.id)
+       AND NOT EXISTS (SELECT FROM hook_runs AS h WHERE h.manager_id = p.id)
+), gone AS (
+    DELETE FROM managers WHERE id = ANY(ARRAY(SELECT id FROM unneeded)) RETURNING 1
+)
+SELECT (SELECT count(*) FROM gone) AS deleted, (SELECT max(deleted_at) FROM page) AS seen_to
 
 -- name: deleted_groups
 -- What is kept of a deleted group for hosts that were cut off goes last.

@@ -34,7 +34,7 @@ PLANTED = (
     "SELECT count(*) FROM task",
     "SELECT id FROM open_task WHERE attempt = %(attempt)s",
     "SELECT task_id FROM task_result WHERE group_id > %(group)s ORDER BY detail::text",
-    "SELECT epoch FROM leases WHERE manager_id = %(host)s AND (state = 'ending' OR draining)",
+    "SELECT epoch FROM leases WHERE end_reason = %(reason)s AND (state = 'ending' OR draining)",
 )
 """Statements that are to be found."""
 

@@ -17,6 +17,7 @@ from mitosis.contracts.wire import ReportStatus
 from mitosis.store.dependencies.resolve import resolve_all
 from mitosis.store.groups.deletion import delete_chunk, delete_group
 from mitosis.store.groups.views import list_groups, read_group
+from mitosis.store.managers.changes import delete_manager
 from mitosis.store.managers.hello import say_goodbye
 from mitosis.store.managers.release import release_lease
 from mitosis.store.pg.tables import METADATA
@@ -152,6 +153,45 @@ async def test_hosts_that_come_and_go_leave_a_bounded_number_of_leases(database:
         assert await w.value("SELECT count(*) FROM leases") == 1
         await host.finish((await host.claim()).tasks)
         assert (await read_group(w.store, group)).tasks_succeeded == 1
+
+
+@pytest.mark.spec("C-34")
+async def test_a_deleted_host_goes_when_no_kept_group_has_been_served_by_it(database: str) -> None:
+    async with world(database) as w:
+        group = await settled_group(w)
+        unused = await w.host()
+        for host in await w.rows("SELECT uuid FROM managers"):
+            await delete_manager(w.store, host["uuid"])
+        await time_passes(w, 29)
+        await delete_expired(w)
+        assert await w.value("SELECT count(*) FROM managers") == 2
+        named = (await wait_for_results(w.store, group)).items[0].manager_name
+        for months in range(3):
+            await time_passes(w, 31)
+            await delete_expired(w)
+            assert await w.value("SELECT count(*) FROM leases") == 0
+            left = await w.rows("SELECT uuid FROM managers")
+            assert len(left) == 1
+            assert left[0]["uuid"] != unused.manager_id
+            assert (await wait_for_results(w.store, group)).items[0].manager_name == named, months
+        await delete_group(w.store, group)
+        await delete_expired(w)
+        assert await counts(w, "managers", "manager_live", "group_hosts") == {
+            "managers": 0,
+            "manager_live": 0,
+            "group_hosts": 0,
+        }
+
+
+async def test_a_deleted_host_stays_where_its_first_leases_are_not_known(database: str) -> None:
+    """It was registered before ended leases left which groups it has served."""
+    async with world(database) as w:
+        old = await w.host()
+        await w.rows("UPDATE managers SET groups_known = false")
+        await delete_manager(w.store, old.manager_id)
+        await time_passes(w, 31)
+        await delete_expired(w)
+        assert await w.value("SELECT count(*) FROM managers") == 1
 
 
 async def test_what_decides_the_result_of_an_unsettled_group_stays(database: str) -> None:
@@ -325,22 +365,19 @@ async def varied_group(w: World, name: str) -> None:
 
 
 KEPT_EACH_WEEK = {
-    "managers": 3,
-    "manager_live": 3,
-    "user_group_managers": 3,
     "task": 3,
     "task_result": 3,
     "service_claims": 1,
     "submission": 1,
 }
-"""Rows of what no user has deleted: hosts; tasks and submissions of the groups that go on."""
+"""Rows of what no user has deleted: tasks and submissions of the groups that go on."""
 VARIED = ("task_edges", "task_retries", "task_failures", "hook_runs", "environments")
 BOUNDED_BY_THEMSELVES = {"fleet_changes", "scheduling_decisions"}
 """Ten minutes of changes, 500 decisions: tests of their own prove it."""
 
 
 async def test_weeks_of_use_leave_bounded_tables(database: str) -> None:
-    """Each week the same: groups that end, hosts that restart, services, and groups that are deleted."""
+    """Each week the same: groups that end and are deleted, hosts that restart, come and go, services."""
     sizes, filled = [], set()
     async with world(database) as w:
         terms = RetentionTerms(bookkeeping=timedelta(days=7), task_groups=timedelta(days=7))
@@ -360,6 +397,10 @@ async def test_weeks_of_use_leave_bounded_tables(database: str) -> None:
             one = await healthy(w, "one", task())
             await submit_named(w, service, 1)
             await one.report(*await one.claim(1))
+            for leaves in await w.rows(
+                "SELECT uuid FROM managers WHERE deleted_at IS NULL AND uuid <> %s", host.manager_id
+            ):
+                await delete_manager(w.store, leaves["uuid"])
             await time_passes(w, 7.1)
             await delete_expired(w)
             while await delete_chunk(w.store, 100):
