@@ -277,7 +277,12 @@ class Client(
     # --- tasks
 
     async def submit(
-        self, group: Group, tasks: Tasks, *, idempotency_key: str | None = None
+        self,
+        group: Group,
+        tasks: Tasks,
+        *,
+        idempotency_key: str | None = None,
+        require_worker: bool = False,
     ) -> list[int]:
         """Submit any number of tasks; ``ids[i]`` is the task of the i-th one.
 
@@ -286,12 +291,14 @@ class Client(
 
         Raises:
             TaskGroupClosed: the group accepts no tasks.
+            NoWorkersAvailable: no worker service can execute a task now, with ``require_worker``.
             InvalidRequest: ``facts["field"]`` names the task, as ``tasks[12].command``.
         """
         check_tasks(tasks)
         if idempotency_key is not None:
             checked(idempotency_key, SubmissionKey, "idempotency_key")
-        parts = parts_of(tasks, idempotency_key or uuid.uuid4().hex, prompt=idempotency_key is None)
+        prompt, key = idempotency_key is None, idempotency_key or uuid.uuid4().hex
+        parts = parts_of(tasks, key, prompt=prompt, require_worker=require_worker)
         return await submit_parts(parts, lambda part: self.submit_part(group, part))
 
     async def submit_part(self, group: Group, part: Part) -> SubmitAnswer:

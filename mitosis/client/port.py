@@ -55,7 +55,12 @@ class GroupCalls(Protocol):
     ) -> TaskGroupInfo: ...
 
     async def submit(
-        self, group: Group, tasks: Tasks, *, idempotency_key: str | None = None
+        self,
+        group: Group,
+        tasks: Tasks,
+        *,
+        idempotency_key: str | None = None,
+        require_worker: bool = False,
     ) -> list[int]: ...
 
     async def submit_part(self, group: Group, part: Part) -> SubmitAnswer: ...

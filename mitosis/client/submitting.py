@@ -40,12 +40,13 @@ _ITEM = re.compile(r"^tasks\[(\d+)\]")
 _DEPENDS = b'"depends_on"'
 
 
-class Part(msgspec.Struct, kw_only=True, rename={"number": "part"}):
+class Part(msgspec.Struct, kw_only=True, omit_defaults=True, rename={"number": "part"}):
     """One body of ``POST …/tasks``: an encoded :class:`~mitosis.contracts.wire.SubmitTasks`."""
 
     tasks: list[msgspec.Raw]
     idempotency_key: str
     number: int
+    require_worker: bool = False
 
 
 @dataclass(slots=True)
@@ -87,25 +88,34 @@ def encoded_task(task: Task, field: str) -> msgspec.Raw:
     return msgspec.Raw(encoded(task, field))
 
 
-async def parts_of(tasks: Tasks, key: str, *, prompt: bool = False) -> AsyncIterator[Part]:
+async def parts_of(
+    tasks: Tasks, key: str, *, prompt: bool = False, require_worker: bool = False
+) -> AsyncIterator[Part]:
     """Split the tasks into parts numbered from 0, in order; read no further than needed.
 
     What a task depends on may be named as ``[0, index]``, with the index in the whole submission.
 
     ``prompt``: do not hold slow tasks back until a part is full. The parts then depend on timing, so a
         repeated submission under the same key may have different parts.
+    ``require_worker``: see :class:`~mitosis.contracts.wire.SubmitTasks`.
     """
+
+    def made(filled: _Open, number: int) -> Part:
+        return Part(
+            tasks=filled.tasks, idempotency_key=key, number=number, require_worker=require_worker
+        )
+
     number, filling = 0, _Open([])
     at, starts = 0, [0]
     async for task in _each(tasks):
         full = filling.add(_placed(encoded_task(task, f"tasks[{at}]"), starts, f"tasks[{at}]"))
         at += 1
         if full or (prompt and filling.is_old()):
-            yield Part(tasks=filling.tasks, idempotency_key=key, number=number)
+            yield made(filling, number)
             number, filling = number + 1, _Open([])
             starts.append(at)
     if filling.tasks:
-        yield Part(tasks=filling.tasks, idempotency_key=key, number=number)
+        yield made(filling, number)
 
 
 async def submit_parts(parts: AsyncIterator[Part], send: Send) -> list[int]:

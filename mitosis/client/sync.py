@@ -23,7 +23,12 @@ from mitosis.client.submitting import Part, Tasks
 from mitosis.client.sync_account_calls import SyncAccountCalls
 from mitosis.client.sync_job_run import SyncRunCalls
 from mitosis.client.sync_schedule_calls import SyncScheduleCalls
-from mitosis.client.sync_task_group import SyncTaskGroup, each_of, submit_from_here
+from mitosis.client.sync_task_group import (
+    SubmitOptions,
+    SyncTaskGroup,
+    each_of,
+    submit_from_here,
+)
 from mitosis.client.sync_worker_calls import SyncWorkerCalls
 from mitosis.client.task_group import OnError, OnExit
 from mitosis.client.template_calls import Template
@@ -205,10 +210,16 @@ class SyncClient(SyncWorkerCalls, SyncAccountCalls, SyncRunCalls, SyncScheduleCa
         return self._loop.run(self._client.wait(group, until=until, timeout=timeout))
 
     def submit(
-        self, group: Group, tasks: Tasks, *, idempotency_key: str | None = None
+        self,
+        group: Group,
+        tasks: Tasks,
+        *,
+        idempotency_key: str | None = None,
+        require_worker: bool = False,
     ) -> list[int]:
         """Submit tasks; they are read in the calling thread."""
-        return submit_from_here(self._loop, self._client, group, tasks, idempotency_key)
+        how = SubmitOptions(idempotency_key=idempotency_key, require_worker=require_worker)
+        return submit_from_here(self._loop, self._client, group, tasks, how)
 
     def submit_part(self, group: Group, part: Part) -> SubmitAnswer:
         return self._loop.run(self._client.submit_part(group, part))

@@ -20,6 +20,7 @@ from typing import (
     Literal,
     ParamSpec,
     Self,
+    TypedDict,
     TypeVar,
     TypeVarTuple,
     Unpack,
@@ -272,9 +273,12 @@ class SyncTaskGroup:
         """
         return self._call(encoded_task(task, "task"), lambda ended: ended, calls_of(after))
 
-    def submit_tasks(self, tasks: Tasks, *, idempotency_key: str | None = None) -> list[int]:
+    def submit_tasks(
+        self, tasks: Tasks, *, idempotency_key: str | None = None, require_worker: bool = False
+    ) -> list[int]:
         """Submit any number of tasks, lazily; return their ids. They are read in the calling thread."""
-        return submit_from_here(self._loop, self._group, None, tasks, idempotency_key)
+        how = SubmitOptions(idempotency_key=idempotency_key, require_worker=require_worker)
+        return submit_from_here(self._loop, self._group, None, tasks, how)
 
     def results(self, *, after: int = 0) -> Iterator[TaskInfo]:
         """Iterate over tasks as they end, each once, until no task of the group is unfinished."""
@@ -334,16 +338,27 @@ def each_of(loop: LoopThread, items: AsyncIterator[T]) -> Iterator[T]:
         yield found[0]
 
 
+class SubmitOptions(TypedDict):
+    """Options of :meth:`Client.submit <mitosis.client.client.Client.submit>`."""
+
+    idempotency_key: str | None
+    require_worker: bool
+
+
 def submit_from_here(
-    loop: LoopThread, to: GroupCalls | TaskGroup, group: Group | None, tasks: Tasks, key: str | None
+    loop: LoopThread,
+    to: GroupCalls | TaskGroup,
+    group: Group | None,
+    tasks: Tasks,
+    how: SubmitOptions,
 ) -> list[int]:
     """Submit tasks through the event loop, but read them in the calling thread."""
 
     async def use(items: Tasks) -> list[int]:
         if isinstance(to, TaskGroup):
-            return await to.submit_tasks(items, idempotency_key=key)
+            return await to.submit_tasks(items, **how)
         assert group is not None  # noqa: S101 - a client needs the group
-        return await to.submit(group, items, idempotency_key=key)
+        return await to.submit(group, items, **how)
 
     check_tasks(tasks)
     if isinstance(tasks, Iterable):

@@ -315,10 +315,13 @@ class TaskGroup:
         """
         return self._call(encoded_task(task, "task"), lambda ended: ended, calls_of(after))
 
-    async def submit_tasks(self, tasks: Tasks, *, idempotency_key: str | None = None) -> list[int]:
+    async def submit_tasks(
+        self, tasks: Tasks, *, idempotency_key: str | None = None, require_worker: bool = False
+    ) -> list[int]:
         """Submit any number of tasks, lazily; return their ids. See :meth:`Client.submit`."""
+        group = self.info.task_group_id
         return await self._client.submit(
-            self.info.task_group_id, tasks, idempotency_key=idempotency_key
+            group, tasks, idempotency_key=idempotency_key, require_worker=require_worker
         )
 
     async def results(self, *, after: int = 0) -> AsyncIterator[TaskInfo]:

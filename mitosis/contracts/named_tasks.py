@@ -19,8 +19,8 @@ class TaskName(NamedTuple):
     version: str
 
 
-def parse_task_name(text: str, field: str) -> TaskName:
-    """Return the parts of ``NAMESPACE/NAME@VERSION``.
+def parse_task_name(text: str, field: str, *, latest: bool = False) -> TaskName:
+    """Return the parts of ``NAMESPACE/NAME@VERSION``; with ``latest`` that may be the version.
 
     Raises:
         InvalidRequest: it is none; names ``field``.
@@ -30,7 +30,7 @@ def parse_task_name(text: str, field: str) -> TaskName:
         raise InvalidRequest(
             "must be NAMESPACE/NAME@VERSION, as in images/resize@1.4.0", field=field
         )
-    if found[3] == LATEST:
+    if found[3] == LATEST and not latest:
         raise InvalidRequest("must have an exact version; latest is none", field=field)
     return TaskName(*found.groups())
 

@@ -82,7 +82,8 @@ class TaskSpec(msgspec.Struct, omit_defaults=True, kw_only=True):
     handler: str | None = None
     """``module:function`` (dotted attribute paths allowed)."""
     named_task: str | None = None
-    """``NAMESPACE/NAME@VERSION``, in a group of the kind ``service``: a worker service executes it."""
+    """``NAMESPACE/NAME@VERSION``, in a group of the kind ``service``: a worker service executes it.
+    The version ``latest`` is replaced at the submit by the highest one that a service supports then."""
     arguments: dict[str, Any] | list[Any] | None = None
     """Keyword or positional JSON arguments of the handler; of a named task any JSON object or list."""
     environment: dict[str, str] = {}
@@ -194,7 +195,7 @@ def _check_what_to_run(task: SubmittedTask, field: str) -> None:
             "give exactly one of command and handler, or a named_task", field=field or None
         )
     if task.named_task is not None:
-        parse_task_name(task.named_task, below(field, "named_task"))
+        parse_task_name(task.named_task, below(field, "named_task"), latest=True)
     if task.handler is not None:
         _check_handler(task.handler, field)
     if task.command is not None:

@@ -49,6 +49,9 @@ class SubmitTasks(Request):
     """Repeating the key (and part) returns the first answer and creates nothing."""
     part: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
     """Number of this part of a larger submission under one key."""
+    require_worker: bool = False
+    """Refuse named tasks that no worker service can execute now (``no_workers_available``); they wait for
+    one otherwise. A repeated submission is not refused."""
 
 
 class SubmitAnswer(Answer):
@@ -59,6 +62,9 @@ class SubmitAnswer(Answer):
     replayed: bool = False
     depends_on_ignored: list[int] = []
     """Indices of tasks that were no new ones, by dedup key: what they depend on stays as it was."""
+    named_tasks: list[str | None] = []
+    """If a task was submitted with the version ``latest``: the named task of each, with its exact version;
+    null for one that was deleted since."""
 
 
 # --- claim: POST /managers/tasks/claim ----------------------------------------------------------

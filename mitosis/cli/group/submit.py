@@ -5,6 +5,7 @@ nothing.
 """
 
 import json
+import uuid
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -24,6 +25,7 @@ from mitosis.cli.task.options import (
     variables,
 )
 from mitosis.cli.word_splitting import words_of
+from mitosis.client.submitting import Part
 from mitosis.contracts.bounded_files import MOST_TASKS_BYTES
 from mitosis.contracts.checking import refusal
 from mitosis.contracts.errors import InvalidRequest
@@ -45,13 +47,19 @@ def submit(
     idempotency_key: Annotated[
         str | None, typer.Option(help="Submitting again with the same key creates nothing twice.")
     ] = None,
+    require_worker: Annotated[
+        bool,
+        typer.Option(
+            "--require-worker", help="Refuse named tasks that no worker service can execute now."
+        ),
+    ] = False,
 ) -> None:
     """Submit tasks to a task group.
 
     Options that describe a task apply to every task of this call; with --json-file they are in the file.
     With --quiet, the numbers of the tasks are printed, one a line.
     """
-    from mitosis.cli.validation import seconds
+    from mitosis.cli.validation import named, seconds
 
     fields = checked_fields(
         priority=options.priority,
@@ -64,16 +72,21 @@ def submit(
         labels=options.label or None,
         depends_on=options.after or None,
     )
-    _send(cli, group, tasks_from(sources, fields), idempotency_key)
-
-
-def _send(cli: Cli, group: str, tasks: list[msgspec.Raw], key: str | None) -> None:
-    from mitosis.cli.validation import named
-
+    tasks = tasks_from(sources, fields)
     with named(OPTION_OF_FIELD), cli.client() as client:
-        ids = client.submit(group, tasks, idempotency_key=key)
-    data = {"task_ids": ids}
-    cli.output.item(Item(data, [("submitted", _count_text(ids))], "\n".join(map(str, ids))))
+        if sources.named_task:
+            key = idempotency_key or uuid.uuid4().hex
+            part = Part(tasks=tasks, idempotency_key=key, number=0, require_worker=require_worker)
+            answer = client.submit_part(group, part)
+            ids, exact = answer.task_ids, answer.named_tasks
+        else:
+            ids = client.submit(
+                group, tasks, idempotency_key=idempotency_key, require_worker=require_worker
+            )
+            exact = []
+    data: dict[str, Any] = {"task_ids": ids} | ({"named_tasks": exact} if exact else {})
+    text = _count_text(ids) + (f", {exact[0]}" if exact and exact[0] else "")
+    cli.output.item(Item(data, [("submitted", text)], "\n".join(map(str, ids))))
 
 
 def tasks_from(sources: TaskSources, options: dict[str, Any]) -> list[msgspec.Raw]:
@@ -87,6 +100,7 @@ def tasks_from(sources: TaskSources, options: dict[str, Any]) -> list[msgspec.Ra
         for name, value in (
             ("-- COMMAND", sources.argv),
             ("--handler", sources.handler),
+            ("--named-task", sources.named_task),
             ("--command-file", sources.command_file),
             ("--json-file", sources.json_file),
         )
@@ -94,21 +108,24 @@ def tasks_from(sources: TaskSources, options: dict[str, Any]) -> list[msgspec.Ra
     ]
     if len(given) != 1:
         raise InvalidRequest(
-            "give one of: -- COMMAND …, --handler, --command-file, --json-file"
+            "give one of: -- COMMAND …, --handler, --named-task, --command-file, --json-file"
             + (f"; given are {' and '.join(given)}" if given else "")
         )
-    if sources.arguments is not None and sources.handler is None:
-        raise InvalidRequest("needs --handler", option="--arguments")
+    if sources.arguments is not None and sources.handler is None and sources.named_task is None:
+        raise InvalidRequest("needs --handler or --named-task", option="--arguments")
     if sources.json_file is not None:
         return _from_json_file(sources.json_file, options)
     if sources.command_file is not None:
         return _from_command_file(sources.command_file, options)
-    what = (
-        {"handler": sources.handler, "arguments": _arguments(sources.arguments)}
-        if sources.handler
-        else command_fields(sources.argv or [])
-    )
-    return [checked_task({**what, **options}, "")]
+    return [checked_task({**_what_to_run(sources), **options}, "")]
+
+
+def _what_to_run(sources: TaskSources) -> dict[str, Any]:
+    if sources.handler:
+        return {"handler": sources.handler, "arguments": _arguments(sources.arguments)}
+    if sources.named_task:
+        return {"named_task": sources.named_task, "arguments": _arguments(sources.arguments)}
+    return command_fields(sources.argv or [])
 
 
 def _from_command_file(path: Path, options: dict[str, Any]) -> list[msgspec.Raw]:

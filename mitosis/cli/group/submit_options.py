@@ -37,9 +37,19 @@ class TaskSources:
     handler: Annotated[
         str | None, typer.Option(metavar="MODULE:FUNCTION", help="One task: a Python function.")
     ] = None
+    named_task: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMESPACE/NAME@VERSION",
+            help="One task that worker services execute; the version may be latest.",
+        ),
+    ] = None
     arguments: Annotated[
         str | None,
-        typer.Option(metavar="JSON", help="Arguments of the function: a JSON object or array."),
+        typer.Option(
+            metavar="JSON",
+            help="Arguments of the function or named task: a JSON object or array.",
+        ),
     ] = None
 
 

@@ -29,6 +29,8 @@ OPTION_OF_FIELD = {
     "kill_grace_seconds": "--kill-grace",
     "retry": "--retries",
     "handler": "--handler",
+    "named_task": "--named-task",
+    "require_worker": "--require-worker",
     "arguments": "--arguments",
     "command": "COMMAND",
     "labels": "--label",

@@ -27,6 +27,7 @@ class _NamedTask:
 @dataclass(frozen=True, slots=True)
 class _Kind:
     kind: str
+    group_name: str
 
 
 async def named_task_ids(

@@ -8,7 +8,7 @@ are queued by :func:`_enqueue_dependent`, with the groups of their parents locke
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 import msgspec
@@ -16,6 +16,7 @@ import msgspec
 from mitosis.contracts.errors import (
     IdempotencyKeyReused,
     InvalidRequest,
+    NoWorkersAvailable,
     QueueFull,
     TaskGroupClosed,
     TooLarge,
@@ -46,6 +47,7 @@ from mitosis.store.pg.statements import load
 from mitosis.store.pg.tables import BLOCKED
 from mitosis.store.processes.live import require_task_state
 from mitosis.store.store import Store
+from mitosis.store.tasks.latest import asks_for_latest, exact_names, named_tasks_of
 from mitosis.store.tasks.named import named_task_ids, wrong_kind
 from mitosis.store.tasks.queue_limits import IN_GROUP, check_queue_limits, queue_full
 
@@ -78,7 +80,7 @@ class _Submission:
     """Limit on the unfinished tasks of the group."""
     tasks: Sequence[SubmittedTask]
     columns: _Columns
-    named_tasks: str | None
+    named_tasks: str | None = None
     """The number of the named task of each, as an array; None if they name none."""
     step: int | None = None
     """The number of the step of a run that they belong to."""
@@ -172,6 +174,8 @@ async def submit_tasks(store: Store, task_group_id: UUID, request: SubmitTasks) 
         InvalidRequest: a task is not valid, or not for this kind of group; names it by index.
         TooLarge: too many tasks, or a spec that is too large.
         QueueFull: too many tasks are unfinished.
+        NoWorkersAvailable: no worker service supports any version of a named task, or can execute a task that
+            requires one now.
         PartMissing: a task depends on one of a part that has not been submitted.
         UpgradeInProgress: a task depends on another, and a process of an older version runs.
     """
@@ -180,10 +184,6 @@ async def submit_tasks(store: Store, task_group_id: UUID, request: SubmitTasks) 
     keyed = any(task.dedup_key is not None for task in request.tasks)
     dependent = depends(request.tasks)
     small = len(request.tasks) <= ONE_STATEMENT and not keyed and not dependent
-    named_tasks = None
-    if any(task.named_task is not None for task in request.tasks):
-        async with database.connection() as connection:
-            named_tasks = await named_task_ids(connection, task_group_id, request.tasks)
     submission = _Submission(
         group=task_group_id,
         key=request.idempotency_key,
@@ -192,22 +192,42 @@ async def submit_tasks(store: Store, task_group_id: UUID, request: SubmitTasks) 
         most=store.queue_limits.per_group,
         tasks=request.tasks,
         columns=columns,
-        named_tasks=named_tasks,
     )
     _check_key(request.idempotency_key)
+    answer = None
     try:
+        if request.require_worker or any(task.named_task is not None for task in request.tasks):
+            submission = await _for_services(database, submission, request.require_worker)
         await check_queue_limits(store, task_group_id, len(request.tasks))
-    except QueueFull:
+        if small:
+            answer = await _in_one_statement(database, submission)
+        elif dependent:
+            answer = await _with_dependencies(store, submission)
+        else:
+            answer = await _in_transaction(database, submission)
+    except (QueueFull, NoWorkersAvailable):
         if not await _is_known(database, submission):
             raise
-        return await _replay(database, submission)
-    if small:
-        answer = await _in_one_statement(database, submission)
-    elif dependent:
-        answer = await _with_dependencies(store, submission)
-    else:
-        answer = await _in_transaction(database, submission)
-    return answer or await _replay(database, submission)
+    answer = answer or await _replay(database, submission)
+    if not asks_for_latest(request.tasks):
+        return answer
+    async with database.connection() as connection:
+        return await exact_names(connection, answer)
+
+
+async def _for_services(
+    database: Database, submission: _Submission, require_worker: bool
+) -> _Submission:
+    """Return the submission with exact versions and the numbers of its named tasks.
+
+    Its digest stays that of the tasks as they were given: repeated, it is the same submission.
+    """
+    async with database.connection() as connection:
+        tasks, numbers = await named_tasks_of(
+            connection, submission.group, submission.tasks, require_worker
+        )
+    columns = submission.columns if tasks is submission.tasks else _columns(tasks)
+    return replace(submission, tasks=tasks, columns=columns, named_tasks=numbers)
 
 
 async def submit_within(

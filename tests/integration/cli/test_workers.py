@@ -7,6 +7,8 @@ import pytest
 
 from mitosis.cli.exit import ExitStatus
 from mitosis.client.sync import SyncClient
+from mitosis.contracts.errors import NoWorkersAvailable
+from mitosis.contracts.http import TaskGroupSpec
 from mitosis.contracts.worker_services import RegisterWorker, SupportedTask
 from tests.support.cli_stack import CliStack, cli_stack
 from tests.support.command import Ran, mitosis
@@ -83,3 +85,28 @@ def heartbeat(stack: CliStack, token: str, incarnation: int) -> None:
         headers={"Authorization": f"Bearer {token}"},
     )
     assert answer.status_code == 200, answer.text
+
+
+def test_named_tasks_are_submitted_with_latest_and_a_required_worker(stack: CliStack) -> None:
+    tasks = [SupportedTask(namespace="n", name="crop", version=one) for one in ("1.9", "1.10")]
+    with SyncClient(stack.url, stack.token) as client:
+        client.create_group(TaskGroupSpec(name="work", kind="service"))
+        made = client.register_worker(
+            RegisterWorker(worker_id="pay:1", supported_tasks=tuple(tasks))
+        )
+        submit = ("group", "submit", "work", "--named-task", "n/crop@latest")
+        refused = mitosis(*submit, "--require-worker")
+        assert refused.status == ExitStatus.CONFLICT
+        assert "pay:1 is registered" in refused.err
+        heartbeat(stack, made.token, made.incarnation)
+        said = done(*submit, "--require-worker", "--arguments", '{"file": "a"}').out
+        assert "n/crop@1.10" in said
+        (task,) = client.tasks("work")
+        assert task.spec == {"named_task": "n/crop@1.10", "arguments": {"file": "a"}}
+        assert done(*submit, "--json").json["named_tasks"] == ["n/crop@1.10"]
+        spec = TaskGroupSpec(name="more", kind="service")
+        with client.task_group(spec, on_exit="leave") as group:
+            wanted = [{"named_task": "n/crop@3"}]
+            with pytest.raises(NoWorkersAvailable):
+                group.submit_tasks(wanted, require_worker=True)
+        assert list(client.tasks("more")) == []

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pytest
 
+from mitosis.contracts.errors import NoWorkersAvailable
 from mitosis.contracts.http import TaskGroupSpec
 from mitosis.contracts.task import TaskSubmission
 from tests.support.http_api import Api, in_process_api
@@ -215,6 +216,40 @@ async def test_a_group_of_services_has_its_own_fields(database: str) -> None:
         assert (await api.call("POST", "/task-groups", json=copy)).status_code == 201
         refused = await api.call("PUT", "/task-groups/work", json={"max_managers": 1})
         assert (refused.status_code, refused.json()["field"]) == (422, "max_managers")
+
+
+@pytest.mark.spec("S004-35")
+async def test_latest_and_a_required_worker_at_the_submit(database: str) -> None:
+    async with scene(database) as it:
+        path, latest = "/task-groups/work/tasks", {"named_task": "images/resize@latest"}
+        body = {"tasks": [latest], "require_worker": True, "idempotency_key": "k"}
+        made = await it.api.call("POST", path, json=body)
+        assert (made.status_code, made.json()["named_tasks"]) == (201, ["images/resize@1"])
+        (one,) = await it.claim()
+        assert (one["version"], one["spec"]["named_task"]) == ("1", "images/resize@1")
+        body = {"tasks": [{"named_task": "images/resize@2"}], "require_worker": True}
+        refused = await it.api.call("POST", path, json=body)
+        said = refused.json()
+        assert (refused.status_code, said["code"]) == (409, "no_workers_available")
+        assert (said["namespace"], said["name"], said["version"]) == ("images", "resize", "2")
+        assert said["nearest"] == ["images/resize@1"]
+        async with it.api.client() as client:
+            with pytest.raises(NoWorkersAvailable):
+                await client.submit(
+                    "work", [{"named_task": "images/resize@2"}], require_worker=True
+                )
+            assert len(await client.submit("work", [latest], require_worker=True)) == 1
+        unknown = {"tasks": [{"named_task": "images/resise@latest"}]}
+        refused = await it.api.call("POST", path, json=unknown)
+        assert (refused.status_code, refused.json()["code"]) == (409, "no_workers_available")
+        await it.call("POST", "/workers/goodbye", {"incarnation": 7, "reason": "night"})
+        again = {"tasks": [latest], "require_worker": True, "idempotency_key": "k"}
+        repeated = await it.api.call("POST", path, json=again)
+        assert repeated.status_code == 201
+        assert repeated.json() == {**made.json(), "replayed": True}
+        explained = (await it.api.call("GET", "/task-groups/work/explain")).json()
+        assert explained["code"] == "no_workers_available"
+        assert "one is disconnected" in explained["line"]
 
 
 @pytest.mark.spec("S004-06", "S004-35")
