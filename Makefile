@@ -3,7 +3,7 @@
 BIN := .venv/bin
 WORKERS := 3
 
-.PHONY: help setup demo test test-long check fmt lint types imports sizes fix bench bench-quick bench-runs chaos chaos-runs campaign-blame campaign-debts campaign-dependencies campaign-history campaign-plans campaign-properties campaign-runs campaign-scheduling campaign-simulation campaign-wake fuzz mutate pressure up docs spec model stress stress-small ci clean
+.PHONY: help setup demo test test-long check fmt lint types imports sizes fix bench bench-quick bench-runs chaos chaos-runs chaos-services campaign-blame campaign-debts campaign-dependencies campaign-history campaign-plans campaign-properties campaign-runs campaign-scheduling campaign-simulation campaign-wake fuzz mutate pressure up docs spec model stress stress-small ci clean
 
 help: ## print this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -46,6 +46,9 @@ chaos: setup ## kill -9 of everything under 3,000 tasks, twice, and a mix of ver
 
 chaos-runs: setup ## kill -9 of each of six parts at each of six moments of a run, under 300 runs of 50 tasks (12 minutes; ARGS="--seed N")
 	@$(BIN)/python -m tests.chaos.runs $(ARGS)
+
+chaos-services: setup ## 20 worker services and 10,000 named tasks under kills, stops, changed configurations and drains (10 minutes; ARGS="--seed N --services N --tasks N")
+	@$(BIN)/python -m tests.chaos.services $(ARGS)
 
 campaign-blame: setup ## 1,000 random fleets of good and broken hosts against the rules of blame, and 300 that serve several task groups (20 minutes)
 	@MITOSIS_CAMPAIGN_EXAMPLES=1000 $(BIN)/python -m pytest -q -n 0 --timeout 1800 tests/integration/store/leases/test_blame_model.py
