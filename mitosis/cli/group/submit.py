@@ -25,7 +25,6 @@ from mitosis.cli.task.options import (
     variables,
 )
 from mitosis.cli.word_splitting import words_of
-from mitosis.client.submitting import Part
 from mitosis.contracts.bounded_files import MOST_TASKS_BYTES
 from mitosis.contracts.checking import refusal
 from mitosis.contracts.errors import InvalidRequest
@@ -60,6 +59,7 @@ def submit(
     With --quiet, the numbers of the tasks are printed, one a line.
     """
     from mitosis.cli.validation import named, seconds
+    from mitosis.client.submitting import Part
 
     fields = checked_fields(
         priority=options.priority,

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.chaos.services.campaign import ServiceCampaign
+from tests.chaos.services.campaign import FEWEST, ServiceCampaign
 from tests.chaos.services.judge import violations
 
 
@@ -20,6 +20,8 @@ def main() -> int:
     parser.add_argument("--services", type=int, default=20)
     parser.add_argument("--tasks", type=int, default=10_000)
     given = parser.parse_args()
+    if given.services < FEWEST:
+        parser.error(f"--services: at least {FEWEST}, so that each named task has one")
     words = f"--seed {given.seed} --services {given.services} --tasks {given.tasks}"
     replay = f'this campaign again: make chaos-services ARGS="{words}"'
     print(replay, flush=True)

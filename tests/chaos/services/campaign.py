@@ -35,6 +35,8 @@ GROUPS = ("one", "two", "three")
 CALM = "calm"
 """The group of the tasks that come one by one when all services wait."""
 NAMED_TASKS = ("shop/fold@1", "shop/fold@2", "shop/cut@1", "press/print@1")
+FEWEST = len(NAMED_TASKS)
+"""So many services support each named task at least twice."""
 PRIORITIES = (50, 100, 100, 200)
 SLOTS = 2
 SUPPORTED_BY_AT_LEAST = 2
@@ -82,7 +84,7 @@ class ServiceCampaign:
         few |= {
             task
             for place, task in enumerate(NAMED_TASKS)
-            if (number - place) % len(NAMED_TASKS) < SUPPORTED_BY_AT_LEAST and number < 4
+            if (number - place) % len(NAMED_TASKS) < SUPPORTED_BY_AT_LEAST and number < FEWEST
         }
         priorities = {task: self.dice.choice(PRIORITIES) for task in sorted(few)}
         return Service(f"w-{number}", priorities)

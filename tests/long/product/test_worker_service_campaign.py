@@ -10,7 +10,7 @@ from tests.chaos.services.judge import violations
 
 
 @pytest.mark.timeout(420)
-@pytest.mark.spec("S000-56", "S004-31", "S004-57")
+@pytest.mark.spec("S004-57")
 def test_services_under_faults_lose_nothing_and_double_nothing(
     tmp_path: Path, runtime_dir: Path
 ) -> None:
