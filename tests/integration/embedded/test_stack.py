@@ -225,7 +225,7 @@ async def test_servers_at_given_addresses_are_not_started(data_dir: Path) -> Non
     async with EmbeddedStack(_no_servers(data_dir)) as stack:
         assert stack.database_url == "postgresql://elsewhere/x"
         assert (stack.temporal_address, stack.ui_url) == ("elsewhere:7233", "http://elsewhere:8080")
-        assert set(descendants(os.getpid())) == before
+        assert set(descendants(os.getpid())) <= before  # processes of servers before may end
 
 
 async def test_parts_end_in_reverse_order_also_when_one_fails(data_dir: Path) -> None:

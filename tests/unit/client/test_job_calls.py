@@ -7,8 +7,6 @@ from mitosis.client.job_calls import fields_of
 from mitosis.client.program import search_path
 from mitosis.jobs.building import Job
 
-HERE = list(search_path())
-
 
 def job(**groups: Any) -> Job:
     made = Job("etl", groups=groups)
@@ -31,10 +29,11 @@ def test_workers_that_run_functions_look_where_this_program_does() -> None:
         open={"plan": {"worker_count": 2}},
         shared={"standing": "team/pool"},
     )
+    here = list(search_path())  # of now: other tests may change the folder
     assert paths(fields_of(made, search_here=True)) == {
-        "main": HERE,
+        "main": here,
         "own": ["/srv"],
-        "open": HERE,
+        "open": here,
         "shared": None,
     }
     assert paths(fields_of(made)) == {"own": ["/srv"], "open": None, "shared": None}
