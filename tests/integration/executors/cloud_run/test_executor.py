@@ -12,7 +12,7 @@ from mitosis.contracts.outcome import FailureKind
 from mitosis.executors.cloud_run.kind import CloudRunKind
 from mitosis.executors.cloud_run.limiter import Limiter
 from tests.support.cloud_run_server import JOB, CloudRunServer, cloud_run_server
-from tests.support.executor_stage import Stage, stage
+from tests.support.executor_stage import Attempt, Stage, stage
 from tests.support.waiting import wait_until_async
 
 KEY = "MITOSIS_EXECUTION_KEY"
@@ -37,6 +37,13 @@ def result_of(ended: Any) -> dict[str, Any]:
     assert ended.kind is None, ended
     found: dict[str, Any] = json.loads(ended.result)
     return found
+
+
+async def polled(it: Stage) -> Attempt:
+    """Start an attempt, and wait until its execution has been seen to run."""
+    attempt = it.start()
+    await wait_until_async(lambda: bool(it.kept.progress_of))
+    return attempt
 
 
 @pytest.mark.spec("S001-29", "S001-30", "S001-31")
@@ -158,8 +165,7 @@ async def test_an_execution_that_was_started_and_not_acknowledged_is_cancelled(
 @pytest.mark.spec("S003-28")
 async def test_a_cancel_and_a_timeout_end_the_execution(it: Stage, server: CloudRunServer) -> None:
     server.ends_after = 10**6
-    attempt = it.start()
-    await wait_until_async(lambda: bool(it.kept.progress_of))
+    attempt = await polled(it)
     attempt.run.cancel("cancelled: not needed", 5.0)
     ended = await attempt.ended()
     assert (ended.kind, ended.message) == (FailureKind.CANCELLED, "cancelled: not needed")
@@ -170,8 +176,7 @@ async def test_a_cancel_and_a_timeout_end_the_execution(it: Stage, server: Cloud
 
 async def test_a_refused_cancel_is_tried_again(it: Stage, server: CloudRunServer) -> None:
     server.ends_after, server.refused = 10**6, {"cancel"}
-    attempt = it.start()
-    await wait_until_async(lambda: bool(it.kept.progress_of))
+    attempt = await polled(it)
     attempt.run.cancel("cancelled: not needed", 5.0)
     await wait_until_async(lambda: sum(call.endswith(":cancel") for call in server.calls) > 1)
     server.refused.clear()
@@ -181,8 +186,7 @@ async def test_a_refused_cancel_is_tried_again(it: Stage, server: CloudRunServer
 
 async def test_a_deleted_execution_costs_no_attempt(it: Stage, server: CloudRunServer) -> None:
     server.ends_after = 10**6
-    attempt = it.start()
-    await wait_until_async(lambda: bool(it.kept.progress_of))
+    attempt = await polled(it)
     with server.lock:
         (one,) = server.executions
         server.executions.clear()
@@ -195,8 +199,7 @@ async def test_an_execution_that_may_not_be_read_is_cancelled_and_fails(
     it: Stage, server: CloudRunServer
 ) -> None:
     server.ends_after = 10**6
-    attempt = it.start()
-    await wait_until_async(lambda: bool(it.kept.progress_of))
+    attempt = await polled(it)
     server.refused = {"get"}
     ended = await attempt.ended()
     assert ended.kind is FailureKind.HANDLER_ERROR
@@ -208,8 +211,7 @@ async def test_how_an_execution_ended_counts_without_the_right_to_list_or_read_m
     it: Stage, server: CloudRunServer, exit_code: int
 ) -> None:
     server.starts, server.exit_code, server.ends_after = ["lost"], exit_code, 10**6
-    attempt = it.start()
-    await wait_until_async(lambda: bool(it.kept.progress_of))
+    attempt = await polled(it)
     server.refused = {"list", "tasks", "cancel"}
     server.executions[0].ends_after = 0
     ended = await attempt.ended()
