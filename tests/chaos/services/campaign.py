@@ -237,30 +237,41 @@ class ServiceCampaign:
 
     # --- end ------------------------------------------------------------------------------------
 
-    def _calm(self) -> tuple[list[tuple[str, str, frozenset[str]]], dict[int, tuple[str, int]]]:
-        """Submit single tasks while all services wait; return who executed each, and who should have."""
+    def _calm(self) -> tuple[list[tuple[int, frozenset[str]]], dict[int, tuple[str, int]]]:
+        """Submit single tasks while all services wait; return who should execute each, and the tasks."""
         wait_until(
-            self._all_healthy, ANSWERED_SECONDS, "not all services are healthy", interval=0.5
+            self._all_settled, ANSWERED_SECONDS, "not all have their configuration", interval=0.5
         )
-        having: dict[str, frozenset[str]] = {}
+        preferred: dict[str, frozenset[str]] = {}
         for task in NAMED_TASKS:
             of = {x.worker_id: x.priorities[task] for x in self.fleet if task in x.priorities}
-            having[task] = frozenset(w for w, its in of.items() if its == max(of.values()))
+            preferred[task] = frozenset(w for w, its in of.items() if its == max(of.values()))
         submitted: dict[int, tuple[str, int]] = {}
         for number, task in enumerate(NAMED_TASKS * CALM_TASKS):
             submitted |= self._submit_to(CALM, [(task, -1 - number)], new=number == 0)
             wait_until(lambda: self._unfinished() == 0, ANSWERED_SECONDS, task, interval=0.1)
-        executed_by = {info.task_id: str(info.worker_id) for info in self._listed(CALM)}
-        calm = [(task, executed_by[i], having[task]) for i, (task, _) in submitted.items()]
-        return calm, submitted
+        return [(i, preferred[task]) for i, (task, _) in submitted.items()], submitted
 
-    def _all_healthy(self) -> bool:
+    def _all_settled(self) -> bool:
+        """Whether all are healthy, and the API shows the last configuration of each."""
         with admin_client(self.data_dir) as client:
-            found = {one.worker_id: one for one in client.workers()}
-        return len(found) == len(self.fleet) and all(
-            one.health == "healthy" and one.task_count > 0 and one.draining_since is None
-            for one in found.values()
+            found = [client.worker(one.worker_id) for one in client.workers()]
+        shown = {
+            (one.worker_id, f"{its.namespace}/{its.name}@{its.version}"): its.configuration
+            for one in found
+            for its in one.supported_tasks or ()
+        }
+        last = {key: {"stamp": stamps[-1]} for key, stamps in self._stamps().items()}
+        return shown == last and all(
+            one.health == "healthy" and one.draining_since is None for one in found
         )
+
+    def _stamps(self) -> dict[tuple[str, str], list[str]]:
+        return {
+            (one.worker_id, task): stamps
+            for one in self.fleet
+            for task, stamps in one.stamps.items()
+        }
 
     def _facts(self, submitted: dict[int, tuple[str, int]]) -> ServiceFacts:
         results: list[Result] = []
@@ -273,11 +284,7 @@ class ServiceCampaign:
         return ServiceFacts(
             submitted=submitted,
             results=results,
-            stamps={
-                (one.worker_id, task): stamps
-                for one in self.fleet
-                for task, stamps in one.stamps.items()
-            },
+            stamps=self._stamps(),
             counters=counters,
             executed=Counter(map(int, self.records.read_text().split())),
         )
@@ -326,6 +333,7 @@ def _result(info: TaskInfo) -> Result:
     return Result(
         info.task_id,
         info.state,
+        info.attempt,
         info.worker_id,
         info.configuration_version,
         value if isinstance(value, dict) else None,

@@ -12,6 +12,7 @@ class Result:
 
     task_id: int
     state: str
+    attempt: int
     worker_id: str | None
     configuration_version: int | None
     value: Mapping[str, Any] | None
@@ -29,15 +30,20 @@ class ServiceFacts:
     counters: Mapping[str, tuple[int, int]]
     """By task group: tasks that the group counts as succeeded, and tasks listed so."""
     executed: Counter[int]
-    calm: Sequence[tuple[str, str, frozenset[str]]] = ()
-    """Named task, the service that executed it, those that should have: single tasks while all waited."""
+    calm: Sequence[tuple[int, frozenset[str]]] = ()
+    """Single tasks while all services waited with their last configurations; who should execute each."""
     left: Sequence[str] = ()
     """Processes that were still there."""
 
 
 def violations(facts: ServiceFacts) -> list[str]:
     """Return each rule that does not hold, with the task or service."""
-    return [*_of_tasks(facts), *_of_configurations(facts), *_of_the_whole(facts)]
+    return [
+        *_of_tasks(facts),
+        *_of_configurations(facts),
+        *_of_calm_tasks(facts),
+        *_of_the_whole(facts),
+    ]
 
 
 def _of_tasks(facts: ServiceFacts) -> Iterator[str]:
@@ -53,8 +59,9 @@ def _of_tasks(facts: ServiceFacts) -> Iterator[str]:
             yield f"task {one.task_id} is {one.state}"
         elif (value["named_task"], value["number"]) != facts.submitted.get(one.task_id):
             yield f"task {one.task_id} has the result of another one: {value}"
-        if facts.executed[one.task_id] < 1:
-            yield f"task {one.task_id} has a result and was not executed"
+        if not 1 <= facts.executed[one.task_id] <= one.attempt:
+            times = facts.executed[one.task_id]
+            yield f"task {one.task_id} was executed {times} times in {one.attempt} attempts"
 
 
 def _of_configurations(facts: ServiceFacts) -> Iterator[str]:
@@ -79,14 +86,27 @@ def _of_configurations(facts: ServiceFacts) -> Iterator[str]:
             yield f"versions of {key} do not follow its configurations: {dict(versions)}"
 
 
+def _of_calm_tasks(facts: ServiceFacts) -> Iterator[str]:
+    results = {one.task_id: one for one in facts.results}
+    places: dict[str, list[bool]] = defaultdict(list)
+    for task_id, preferred in facts.calm:
+        one = results.get(task_id)
+        if one is None or one.value is None:
+            continue  # said as lost
+        named_task, worker = str(one.value["named_task"]), str(one.worker_id)
+        places[named_task].append(worker in preferred)
+        stamps = facts.stamps.get((worker, named_task), ())
+        if stamps and one.value["configuration"].get("stamp") == stamps[-1]:
+            continue
+        yield f"task {task_id} has a configuration that had been replaced before its submit"
+    for named_task, right in places.items():
+        if 2 * sum(right) < len(right):  # one may be between two claims as the task comes
+            yield f"{named_task} went past the services of the highest priority"
+
+
 def _of_the_whole(facts: ServiceFacts) -> Iterator[str]:
     for group, (counted, listed) in facts.counters.items():
         if counted != listed:
             yield f"{group} counts {counted} tasks and lists {listed}"
-    for named_task in dict.fromkeys(task for task, _, _ in facts.calm):
-        of = [(worker, expected) for task, worker, expected in facts.calm if task == named_task]
-        others = [worker for worker, expected in of if worker not in expected]
-        if 2 * len(others) > len(of):  # one may be between two claims as the task comes
-            yield f"{named_task} went to {others} while {sorted(of[0][1])} waited"
     for process in facts.left:
         yield f"left: {process}"

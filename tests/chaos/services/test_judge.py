@@ -17,7 +17,7 @@ def facts() -> ServiceFacts:
             "configuration": {"stamp": f"w-1 {version}"},
             "version": version,
         }
-        return Result(task_id, "succeeded", "w-1", version, value)
+        return Result(task_id, "succeeded", 2, "w-1", version, value)
 
     return ServiceFacts(
         submitted={1: ("shop/a@1", 1), 2: ("shop/a@1", 2)},
@@ -25,7 +25,7 @@ def facts() -> ServiceFacts:
         stamps={("w-1", "shop/a@1"): ["w-1 1", "w-1 2"]},
         counters={"work": (2, 2)},
         executed=Counter({1: 1, 2: 2}),
-        calm=[("shop/a@1", "w-1", frozenset({"w-1"}))],
+        calm=[(2, frozenset({"w-1"}))],
     )
 
 
@@ -57,8 +57,10 @@ def setting(name: str, value: object) -> Callable[[ServiceFacts], None]:
         (change(0, configuration_version=3), "says version 1, the API 3"),
         (change(0, configuration={"stamp": "w-1 2"}), "do not follow its configurations"),
         (setting("counters", {"work": (3, 2)}), "work counts 3 tasks and lists 2"),
-        (setting("executed", Counter({2: 1})), "task 1 has a result and was not executed"),
-        (setting("calm", [("shop/a@1", "w-2", frozenset({"w-1"}))]), "while ['w-1'] waited"),
+        (setting("executed", Counter({2: 1})), "task 1 was executed 0 times in 2 attempts"),
+        (setting("executed", Counter({1: 1, 2: 3})), "task 2 was executed 3 times in 2 attempts"),
+        (setting("calm", [(2, frozenset({"w-2"}))]), "shop/a@1 went past the services"),
+        (setting("calm", [(1, frozenset({"w-1"}))]), "task 1 has a configuration that had been"),
         (setting("left", ["sh"]), "left: sh"),
     ],
 )
