@@ -10,30 +10,21 @@ from uuid import UUID
 
 import msgspec
 
-from mitosis.contracts.errors import InvalidRequest, NoWorkersAvailable
+from mitosis.contracts.errors import InvalidRequest
 from mitosis.contracts.named_tasks import LATEST, TaskName, parse_task_name, task_name
 from mitosis.contracts.task import SubmittedTask
 from mitosis.contracts.version_order import version_key
 from mitosis.contracts.wire import SubmitAnswer
-from mitosis.store.missing import require_task_group
 from mitosis.store.pg.arrays import number_array
 from mitosis.store.pg.database import Connection
-from mitosis.store.pg.rows import fetch_all, fetch_one
+from mitosis.store.pg.rows import fetch_all
 from mitosis.store.pg.statements import load
 from mitosis.store.registry.health import with_health
 from mitosis.store.registry.selection import NamedTask, no_workers
-from mitosis.store.tasks.named import named_task_ids, wrong_kind
+from mitosis.store.tasks.named import named_task_ids, user_group_of_services
 
 SQL = load("tasks/named.sql")
 WITH_WORKER = with_health(SQL["with_worker"])
-
-
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """The row of ``kind``."""
-
-    kind: str
-    group_name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +81,7 @@ async def exact_tasks(
     if not asks_for_latest(tasks):
         return tasks
     wanted = _names(task for task in tasks if asks_for_latest((task,)))
-    group = await _service_group(connection, task_group_id)
+    group_name = await user_group_of_services(connection, task_group_id)
     found = await fetch_all(
         connection, _Registered, SQL["supported_versions"], _columns(task_group_id, wanted)
     )
@@ -99,7 +90,7 @@ async def exact_tasks(
         highest[known.namespace, known.name] = known.version
     for one in wanted:
         if (one.namespace, one.name) not in highest:
-            raise await _none_there(connection, group, one)
+            raise await no_workers(connection, NamedTask(group_name, *one))
     exact = {
         task_name(*one): task_name(one.namespace, one.name, highest[one.namespace, one.name])
         for one in wanted
@@ -127,12 +118,12 @@ async def require_workers(
         raise InvalidRequest(
             "is for tasks with a named_task, which worker services execute", field="require_worker"
         )
-    group = await _service_group(connection, task_group_id)
+    group_name = await user_group_of_services(connection, task_group_id)
     rows = await fetch_all(connection, _Registered, WITH_WORKER, _columns(task_group_id, wanted))
     there = {TaskName(one.namespace, one.name, one.version) for one in rows}
     for one in wanted:
         if one not in there:
-            raise await _none_there(connection, group, one)
+            raise await no_workers(connection, NamedTask(group_name, *one))
 
 
 async def exact_names(connection: Connection, answer: SubmitAnswer) -> SubmitAnswer:
@@ -162,17 +153,3 @@ def _columns(task_group_id: UUID, names: Sequence[TaskName]) -> dict[str, object
         "names": [one.name for one in names],
         "versions": [one.version for one in names],
     }
-
-
-async def _service_group(connection: Connection, task_group_id: UUID) -> _Group:
-    row = await fetch_one(connection, _Group, SQL["kind"], {"group": task_group_id})
-    group = require_task_group(row, task_group_id)
-    if group.kind != "service":
-        raise wrong_kind(named=True)
-    return group
-
-
-async def _none_there(
-    connection: Connection, group: _Group, missing: TaskName
-) -> NoWorkersAvailable:
-    return await no_workers(connection, NamedTask(group.group_name, *missing))

@@ -26,6 +26,8 @@ class _NamedTask:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
+    """The row of ``kind``."""
+
     kind: str
     group_name: str
 
@@ -57,10 +59,22 @@ async def named_task_ids(
         found = await fetch_all(connection, _NamedTask, SQL["named_tasks"], values)
     numbers = {TaskName(one.namespace, one.name, one.version): one.id for one in found}
     if not numbers:
-        row = await fetch_one(connection, _Kind, SQL["kind"], {"group": task_group_id})
-        require_task_group(row, task_group_id)
-        raise wrong_kind(named=True)
+        await user_group_of_services(connection, task_group_id)  # raises: it has some otherwise
     return number_array(numbers[name] for name in names)
+
+
+async def user_group_of_services(connection: Connection, task_group_id: UUID) -> str:
+    """Return the name of the user group of a group of worker services.
+
+    Raises:
+        NotFound: no such group.
+        InvalidRequest: it takes no named tasks.
+    """
+    row = await fetch_one(connection, _Kind, SQL["kind"], {"group": task_group_id})
+    group = require_task_group(row, task_group_id)
+    if group.kind != "service":
+        raise wrong_kind(named=True)
+    return group.group_name
 
 
 def wrong_kind(*, named: bool) -> InvalidRequest:
