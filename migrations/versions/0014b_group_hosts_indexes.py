@@ -1,4 +1,6 @@
-"""Indexes of 0014: deleted hosts in the order of their deletion, and what names a host, which its deletion reads."""
+"""Indexes of 0014: deleted hosts in the order of their deletion, the others for what reads all of them, and what
+names a host, which its deletion reads.
+"""
 
 from mitosis.store.pg.concurrently import execute_concurrently
 
@@ -9,6 +11,7 @@ depends_on = None
 
 STATEMENTS: tuple[str, ...] = (
     "CREATE INDEX CONCURRENTLY managers_deleted ON managers (deleted_at) WHERE deleted_at IS NOT NULL",
+    "CREATE INDEX CONCURRENTLY managers_kept ON managers (id) WHERE deleted_at IS NULL",
     "CREATE INDEX CONCURRENTLY leases_by_manager ON leases (manager_id) WHERE manager_id IS NOT NULL",
     "CREATE INDEX CONCURRENTLY hook_runs_by_manager ON hook_runs (manager_id)",
 )

@@ -12,8 +12,10 @@ INSERT INTO managers (name, creator_id, tags) SELECT 'host' || i, 1, ARRAY['comm
 INSERT INTO manager_live (manager_id, last_contact_at, offline) SELECT i, now(), i > 150 FROM
   generate_series(1, 200) AS i;
 
-INSERT INTO managers (name, creator_id, created_at, deleted_at) SELECT 'left' || i, 1, now() - interval '90 d',
-  now() - make_interval(days => 30, secs => i) FROM generate_series(1, 200) AS i;
+-- Deleted ones were registered before them: their numbers are lower.
+INSERT INTO managers (id, name, creator_id, created_at, deleted_at) OVERRIDING SYSTEM VALUE
+  SELECT -i, 'left' || i, 1, now() - interval '90 d', now() - make_interval(days => 30, secs => i)
+    FROM generate_series(1, :n / 20) AS i;
 
 INSERT INTO user_group_managers SELECT 1 + i % 100, i, 'admin' FROM generate_series(1, 200) AS i;
 
@@ -136,7 +138,7 @@ INSERT INTO worker_registrations (service_id, incarnation, connection_type, regi
 INSERT INTO service_claims (task_id, attempt, service_id, configuration_version, claimed_at) SELECT i, 1, 1 +
   i % 200, 1, now() FROM generate_series(1, :n / 20) AS i;
 
-INSERT INTO group_hosts (group_id, manager_id) SELECT i, 201 + i % 200 FROM generate_series(1, :n / 10) AS i;
+INSERT INTO group_hosts (group_id, manager_id) SELECT i, -1 - i % (:n / 20) FROM generate_series(1, :n / 10) AS i;
 
 INSERT INTO deleted_groups (group_id, uuid, cancel_grace_seconds, finished_at) SELECT 10000000 + i,
   gen_random_uuid(), 1, now() FROM generate_series(1, :n / 20) AS i;

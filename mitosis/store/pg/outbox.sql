@@ -49,13 +49,14 @@ WITH held AS (
                     AND NOT EXISTS (SELECT FROM leases AS l WHERE l.manager_id = m.id AND l.kind = 'manager'
                                        AND l.state = 'offered')) AS overdue
       FROM managers AS m JOIN manager_live AS c ON c.manager_id = m.id
-     WHERE EXISTS (SELECT FROM leases AS l
-                    WHERE l.manager_id = m.id AND l.kind = 'manager' AND l.state <> 'ended')
-        OR EXISTS (SELECT FROM environments AS e LEFT JOIN group_live AS v ON v.group_id = e.group_id
-                    WHERE e.manager_id = m.id AND e.state <> 'gone'
-                      AND (e.state <> 'owed'
-                           OR (NOT c.offline AND v.settled_at IS NULL
-                               AND v.state IN ('complete', 'cancelled'))))
+     WHERE m.deleted_at IS NULL  -- a deleted one has neither
+       AND (EXISTS (SELECT FROM leases AS l
+                     WHERE l.manager_id = m.id AND l.kind = 'manager' AND l.state <> 'ended')
+            OR EXISTS (SELECT FROM environments AS e LEFT JOIN group_live AS v ON v.group_id = e.group_id
+                        WHERE e.manager_id = m.id AND e.state <> 'gone'
+                          AND (e.state <> 'owed'
+                               OR (NOT c.offline AND v.settled_at IS NULL
+                                   AND v.state IN ('complete', 'cancelled')))))
 )
 SELECT coalesce((SELECT array_agg(g.uuid ORDER BY g.id) FROM group_live AS v
                    JOIN task_groups AS g ON g.id = v.group_id

@@ -130,6 +130,7 @@ managers = Table(
     Column("tokens_expire_at", Moment, server_default=text("now()")),
     Column("groups_known", Boolean, nullable=False, server_default=text("true")),
     Index("managers_tags", "tags", postgresql_using="gin"),
+    Index("managers_kept", "id", postgresql_where=text("deleted_at IS NULL")),
     Index("managers_deleted", "deleted_at", postgresql_where=text("deleted_at IS NOT NULL")),
 )
 
