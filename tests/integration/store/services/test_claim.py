@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from mitosis.contracts.errors import InvalidRequest, Superseded, WorkerNotRegistered
+from mitosis.contracts.errors import Superseded, WorkerNotRegistered
 from mitosis.contracts.task import RetryPolicy
 from mitosis.contracts.wire import Outcome
 from mitosis.store.services.claim import PREFERENCE_SECONDS
@@ -266,19 +266,6 @@ async def test_two_services_never_get_one_task(database: str) -> None:
         answers = await asyncio.gather(*(one.claim(5, wait=2) for one in services))
         got = [one.task_id for tasks in answers for one in tasks]
         assert len(got) == len(set(got)) == 50
-
-
-async def test_a_submission_names_tasks_of_its_kind_of_group(database: str) -> None:
-    async with world(database) as w:
-        group, hosts = await service_group(w), await w.group("hosts")
-        with pytest.raises(InvalidRequest, match="executed by worker services"):
-            await w.submit(group)
-        with pytest.raises(InvalidRequest, match="runs on hosts"):
-            await submit_named(w, hosts)
-        with pytest.raises(InvalidRequest, match="NAMESPACE/NAME@VERSION"):
-            await submit_named(w, group, 1, "resize")
-        await submit_named(w, group, 1, "unheard/of@1")
-        assert await w.value("SELECT count(*) FROM named_tasks WHERE namespace = 'unheard'") == 1
 
 
 async def test_no_host_is_offered_a_group_of_services(database: str) -> None:
