@@ -21,6 +21,7 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -34,6 +35,7 @@ from mitosis.contracts.errors import ConfigurationError
 from mitosis.contracts.host_failures import QUARANTINE_AFTER
 from mitosis.contracts.lease_settings import (
     DEFAULT_TERMS,
+    LONGEST,
     MOVES_PER_HOUR,
     STARVE_AFTER,
     LeaseTerms,
@@ -68,7 +70,14 @@ PROGRAM_VARIABLES: Mapping[str, str] = {
 
 LONGEST_KEPT_SECONDS = 100 * 365 * 86_400.0
 
+_CONTRADICTION = "contradiction"
+_TLS = ("tls", "tls_certificate_file", "tls_key_file")
+
 Port = Annotated[int, Field(ge=1, le=65535)]
+Seconds = Annotated[float, Field(le=LONGEST_KEPT_SECONDS)]
+LeaseSeconds = Annotated[float, Field(ge=0, le=LONGEST.total_seconds())]
+"""As long as a task group may set."""
+Tasks = Annotated[int, Field(ge=1, le=10**12)]
 
 
 def _split(value: object) -> object:
@@ -88,7 +97,12 @@ class SettingsError(ConfigurationError):
 
 
 class Group(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    def _contradiction(self, rule: str, *fields: str) -> PydanticCustomError:
+        """Return an error that shows the values of these fields; none of them may be secret."""
+        values = {name: getattr(self, name) for name in fields}
+        return PydanticCustomError(_CONTRADICTION, "{rule}", {"rule": rule, "values": values})
 
 
 class TemporalSettings(Group):
@@ -137,16 +151,15 @@ class ApiSettings(Group):
     token_file: Path | None = Field(
         None, description="File with the token of clients; wins over the token itself"
     )
-    max_open_tasks_per_group: int = Field(
+    max_open_tasks_per_group: Tasks = Field(
         10_000_000,
-        ge=1,
         description="Limit on unfinished tasks of a task group; more are refused with Retry-After",
     )
-    max_open_tasks_per_user: int = Field(
-        10_000_000, ge=1, description="Limit on unfinished tasks in all task groups of one user"
+    max_open_tasks_per_user: Tasks = Field(
+        10_000_000, description="Limit on unfinished tasks in all task groups of one user"
     )
-    max_open_tasks: int = Field(
-        20_000_000, ge=1, description="Limit on unfinished tasks in all task groups"
+    max_open_tasks: Tasks = Field(
+        20_000_000, description="Limit on unfinished tasks in all task groups"
     )
     signing_key_file: Path | None = Field(
         None, description="Ed25519 key (PEM) that signs tokens; none: the one of the data folder"
@@ -177,12 +190,9 @@ class ApiSettings(Group):
     def _files_of_tls(self) -> "ApiSettings":
         files = (self.tls_certificate_file, self.tls_key_file)
         if self.tls == "files" and None in files:
-            raise ValueError("tls = files needs both tls_certificate_file and tls_key_file")
+            raise self._contradiction("with tls = files both files are needed", *_TLS)
         if self.tls != "files" and files != (None, None):
-            raise ValueError(
-                "tls_certificate_file and tls_key_file are used with tls = files only,"
-                f" and tls is {self.tls}"
-            )
+            raise self._contradiction("certificate and key are used with tls = files only", *_TLS)
         return self
 
 
@@ -201,18 +211,19 @@ class AgentSettings(Group):
     min_free_bytes: int = Field(
         64_000_000,
         ge=0,
+        le=10**18,
         description="Claim no tasks while the disk of the state folder has less free space than this",
     )
-    drain_seconds: float = Field(
+    drain_seconds: Seconds = Field(
         30.0, ge=0, description="How long running tasks may continue after a stop"
     )
-    stop_grace_seconds: float = Field(
+    stop_grace_seconds: Seconds = Field(
         4.0,
         ge=0,
         description="After that time, the longest from SIGTERM to SIGKILL of tasks that still run; "
         "a shorter cancel grace of their group applies",
     )
-    stopped_limit_seconds: float = Field(
+    stopped_limit_seconds: Seconds = Field(
         30.0,
         ge=1,
         description="A worker with a task that was stopped by a signal (SIGSTOP) for longer is killed; "
@@ -223,8 +234,12 @@ class AgentSettings(Group):
 class ControlSettings(Group):
     """The control worker: workflows and database activities."""
 
-    max_cached_workflows: int = Field(1000, ge=1, description="Workflows kept in memory")
-    max_concurrent_activities: int = Field(50, ge=1, description="Activities at the same time")
+    max_cached_workflows: int = Field(
+        1000, ge=1, le=1_000_000, description="Workflows kept in memory"
+    )
+    max_concurrent_activities: int = Field(
+        50, ge=1, le=100_000, description="Activities at the same time"
+    )
 
 
 class SchedulingSettings(Group):
@@ -233,39 +248,35 @@ class SchedulingSettings(Group):
     A task group may have values of its own.
     """
 
-    lease_duration_seconds: float = Field(
+    lease_duration_seconds: LeaseSeconds = Field(
         DEFAULT_TERMS.lease_duration,
-        ge=0,
         description="For at least this long a host stays with a task group while others go first",
     )
-    longest_lease_seconds: float = Field(
+    longest_lease_seconds: LeaseSeconds = Field(
         DEFAULT_TERMS.longest_lease,
-        ge=0,
         description="For at most this long, also where setup, teardown and running tasks make a move dear",
     )
-    idle_threshold_seconds: float | None = Field(
+    idle_threshold_seconds: LeaseSeconds | None = Field(
         None,
-        ge=0,
         description="For at least this long a lease without work is safe from other task groups; none:"
         " 180, and 5 in a stack of one machine",
     )
-    longest_idle_seconds: float = Field(
+    longest_idle_seconds: LeaseSeconds = Field(
         DEFAULT_TERMS.longest_idle,
-        ge=0,
         description="For at most this long, also where setup and teardown take longer",
     )
-    preemption_grace_seconds: float = Field(
+    preemption_grace_seconds: LeaseSeconds = Field(
         DEFAULT_TERMS.preemption_grace,
-        ge=0,
         description="When another task group takes a host: after so long the tasks that have not started"
         " there are asked back",
     )
     moves_per_hour: int = Field(
         MOVES_PER_HOUR,
         ge=1,
+        le=10_000,
         description="At most so many times in an hour a host is taken from one task group for another",
     )
-    starve_after_seconds: float = Field(
+    starve_after_seconds: Seconds = Field(
         STARVE_AFTER.total_seconds(),
         ge=0,
         description="A task group with ready tasks and no host for so long goes before all others until it"
@@ -275,11 +286,14 @@ class SchedulingSettings(Group):
     @model_validator(mode="after")
     def _least_and_greatest(self) -> "SchedulingSettings":
         for least, greatest in self.lease_terms(DEFAULT_TERMS.idle_threshold).conflicts():
-            raise ValueError(f"{least}_seconds must be at most {greatest}_seconds")
+            names = (f"{least}_seconds", f"{greatest}_seconds")
+            raise self._contradiction("the first must be at most the second", *names)
         if 0 < self.starve_after_seconds < self.longest_idle_seconds:
-            raise ValueError(
-                "starve_after_seconds must be at least longest_idle_seconds: sooner, a task group would go"
-                " before all although a host may be idle for it"
+            raise self._contradiction(
+                "the first must be at least the second: sooner, a task group would go before all although a"
+                " host may be idle for it",
+                "starve_after_seconds",
+                "longest_idle_seconds",
             )
         return self
 
@@ -300,13 +314,13 @@ class SchedulingSettings(Group):
 class HostSettings(Group):
     """When a silent host counts as suspect or lost; the same for API and control worker."""
 
-    lost_after_seconds: float = Field(
+    lost_after_seconds: Seconds = Field(
         HOST_LOST_AFTER.total_seconds(),
         ge=10,
         description="Silence after which a host is lost and its tasks are requeued; a task group may"
         " have its own value",
     )
-    suspect_after_seconds: float = Field(
+    suspect_after_seconds: Seconds = Field(
         SUSPECT_AFTER.total_seconds(),
         ge=5,
         description="Silence after which a host is offered no new work",
@@ -512,11 +526,23 @@ def _nest(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 def _explain(error: ValidationError, origins: Mapping[str, str]) -> Iterator[str]:
     for problem in error.errors(include_input=False, include_url=False):
-        path = [str(step) for step in problem["loc"]]
-        key = ".".join(path)
+        key = ".".join(str(step) for step in problem["loc"])
+        if problem["type"] == _CONTRADICTION:
+            yield f"{_values(key, problem['ctx']['values'], origins)}: {problem['msg']}"
+            continue
         origin = next((origins[k] for k in origins if key in (k, *_heads(k))), "unknown origin")
         message = "unknown setting" if problem["type"] == "extra_forbidden" else problem["msg"]
         yield f"{key} ({origin}): {message}"
+
+
+def _values(group: str, values: Mapping[str, Any], origins: Mapping[str, str]) -> str:
+    """Return ``api.tls = off (default), …``."""
+    shown = []
+    for name, value in values.items():
+        key = f"{group}.{name}"
+        text = f"{value:g}" if isinstance(value, float) else "none" if value is None else value
+        shown.append(f"{key} = {text} ({origins.get(key, 'default')})")
+    return ", ".join(shown)
 
 
 def _heads(key: str) -> list[str]:

@@ -45,11 +45,13 @@ def page() -> str:
 def _blocks() -> Iterator[str]:
     top = {n: f for n, f in Settings.model_fields.items() if _group(f) is None}
     yield "## General\n"
-    yield _settings_table("", top)
+    yield _settings_table("", top, {})
     for name, field in Settings.model_fields.items():
         if group := _group(field):
             yield f"## {name}\n\n{(group.__doc__ or '').strip()}\n"
-            yield _settings_table(f"{name}.", group.model_fields)
+            yield _settings_table(
+                f"{name}.", group.model_fields, group.model_json_schema()["properties"]
+            )
 
 
 def _group(field: FieldInfo) -> type[BaseModel] | None:
@@ -57,19 +59,22 @@ def _group(field: FieldInfo) -> type[BaseModel] | None:
     return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 
-def _settings_table(prefix: str, fields: dict[str, FieldInfo]) -> str:
+def _settings_table(
+    prefix: str, fields: dict[str, FieldInfo], schemas: dict[str, dict[str, typing.Any]]
+) -> str:
     short = {key: name for name, key in SHORT_NAMES.items()}
     rows: list[tuple[str, ...]] = [
         (
             f"`{prefix}{name}`",
             f"`{short.get(prefix + name) or environment_name(prefix + name)}`",
             _kind(field.annotation),
+            _range(schemas.get(name, {})),
             _default(field.default),
             field.description or "",
         )
         for name, field in fields.items()
     ]
-    return _table(("Key", "Environment", "Type", "Default", "Meaning"), rows)
+    return _table(("Key", "Environment", "Type", "Range", "Default", "Meaning"), rows)
 
 
 def _programs() -> list[tuple[str, ...]]:
@@ -100,6 +105,13 @@ def _kind(annotation: object) -> str:
         "SecretStr": "secret",
     }
     return names[getattr(annotation, "__name__", "")]
+
+
+def _range(schema: dict[str, typing.Any]) -> str:
+    for given in (schema, *schema.get("anyOf", ())):
+        if "minimum" in given:
+            return f"{int(given['minimum']):,} to {int(given['maximum']):,}"
+    return ""
 
 
 def _default(value: object) -> str:

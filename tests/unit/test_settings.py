@@ -1,13 +1,21 @@
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from mitosis.cli.stack.whole_stack import store_options
-from mitosis.settings import SHORT_NAMES, Settings, SettingsError, flatten, load_settings
+from mitosis.settings import (
+    SHORT_NAMES,
+    Settings,
+    SettingsError,
+    environment_name,
+    flatten,
+    load_settings,
+)
 from mitosis.store.store import QueueLimits
 
 
@@ -117,6 +125,34 @@ def test_an_invalid_value_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> No
     assert "geheim" not in str(caught.value)
 
 
+def numbers() -> Iterator[tuple[str, float, float]]:
+    """Yield each setting that is a number, with its least and greatest value."""
+    for group, default in Settings():
+        if isinstance(default, BaseModel):
+            for name, schema in type(default).model_json_schema()["properties"].items():
+                for kind in schema.get("anyOf", (schema,)):
+                    if kind.get("type") in ("number", "integer"):
+                        yield f"{group}.{name}", kind["minimum"], kind["maximum"]
+
+
+@pytest.mark.parametrize(("key", "least", "greatest"), [*numbers()], ids=str)
+def test_a_number_out_of_its_range_is_refused_by_its_key(
+    key: str, least: float, greatest: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for wrong in ("inf", "nan", "1e300", "-1", str(int(least) - 1), str(int(greatest) + 1)):
+        monkeypatch.setenv(environment_name(key), wrong)
+        with pytest.raises(SettingsError, match=rf"^{key} \({environment_name(key)}\): Input"):
+            load_settings()
+
+
+@pytest.mark.parametrize("largest", [True, False])
+def test_all_numbers_at_their_bounds_can_be_used(largest: bool) -> None:
+    bounds = {key: greatest if largest else least for key, least, greatest in numbers()}
+    settings = load_settings(bounds).settings
+    terms = store_options(settings, "postgresql://h/d").lease_terms
+    assert terms.shown().values()["longest_lease"] == bounds["scheduling.longest_lease_seconds"]
+
+
 def test_missing_and_broken_file_are_clear(config_file: Callable[[str], Path]) -> None:
     with pytest.raises(SettingsError, match=r"cannot read the settings file /nowhere\.toml"):
         load_settings(config_file=Path("/nowhere.toml"))
@@ -147,13 +183,16 @@ def test_tags_of_an_agent_are_comma_separated(monkeypatch: pytest.MonkeyPatch) -
 def test_bounds_of_leases_are_checked_together() -> None:
     with pytest.raises(SettingsError) as refused:
         load_settings({"scheduling.longest_lease_seconds": 60})
-    assert "lease_duration_seconds must be at most longest_lease_seconds" in str(refused.value)
+    assert str(refused.value) == (
+        "scheduling.lease_duration_seconds = 3600 (default),"
+        " scheduling.longest_lease_seconds = 60 (command line): the first must be at most the second"
+    )
     terms = load_settings({"scheduling.longest_idle_seconds": 3}).settings.scheduling.lease_terms(5)
     assert (terms.idle_threshold, terms.longest_idle) == (3, 3)
 
 
 def test_a_time_of_starvation_below_the_idle_threshold_is_refused() -> None:
-    with pytest.raises(SettingsError, match="must be at least longest_idle_seconds"):
+    with pytest.raises(SettingsError, match=r"599 \(command.*longest_idle.* at least the second"):
         load_settings({"scheduling.starve_after_seconds": 599})
     never = load_settings({"scheduling.starve_after_seconds": 0}).settings
     options = store_options(never, "postgresql://h/d")
@@ -184,9 +223,14 @@ def test_certificate_and_key_are_both_needed_by_files_and_by_nothing_else(
     config_file: Callable[[str], Path], text: str
 ) -> None:
     path = config_file(f"[api]\n{text}\n")
-    with pytest.raises(SettingsError, match="tls_certificate_file and tls_key_file") as refused:
+    with pytest.raises(SettingsError, match="certificate") as refused:
         load_settings(config_file=path)
-    assert str(refused.value).startswith(f"api (file {path}): ")
+    for name in ("tls", "tls_certificate_file", "tls_key_file"):
+        given = re.search(rf'^{name} = "(\w+)"$', text, re.MULTILINE)
+        shown = f"{given[1]} (file {path})" if given else "none (default)"
+        assert f"api.{name} = {shown if given or name != 'tls' else 'off (default)'}" in str(
+            refused.value
+        )
 
 
 def test_further_names_of_the_certificate_are_words_with_commas(
