@@ -2,7 +2,8 @@
 
 A backstop that needs no earlier wakeup: it finds what a lost poke or notification left behind, and what came
 due without a transaction. It signals the scheduler only then, hosts only for offers they have not taken, and
-task groups only if their setup has failed everywhere, or for their details (``situation_signals``).
+task groups only if their setup has failed everywhere, or for their details (``situation_signals``), as
+hosts without a lease.
 What is found once may be on its way, so it is looked for again soon, and signalled if it still waits. What is
 found unchanged again and again is signalled ever more seldom.
 """
@@ -22,7 +23,7 @@ from mitosis.contracts.errors import DatabaseUnavailable, TemporalUnavailable
 from mitosis.retry_policy import Backoff, RetryPolicy
 from workflows.client import ControlClient
 from workflows.ports import LookPort
-from workflows.situation_signals import SituationSignals
+from workflows.situation_signals import NOT_IDLE, SituationSignals
 
 EVERY_SECONDS = 5.0
 SOON_SECONDS = 1.5
@@ -71,6 +72,7 @@ class Look:
         self._offers = SignalTimes[int]()
         self._groups = SignalTimes[UUID]()
         self._situations = SituationSignals()
+        self._idle_hosts = SituationSignals()
         self._found_before: frozenset[tuple[str, int]] = frozenset()
 
     async def run(self) -> None:
@@ -114,4 +116,8 @@ class Look:
         for group in self._situations.due(found.situations, now):
             await self._client.poke("task_group", group)
             self._situations.signalled(group, now)
+        busy = dict.fromkeys(self._idle_hosts.idle() - found.idle_hosts.keys(), NOT_IDLE)
+        for host in self._idle_hosts.due({**busy, **found.idle_hosts}, now):
+            await self._client.poke("manager", host)
+            self._idle_hosts.signalled(host, now)
         return bool(due) or len(waits) < len(work)

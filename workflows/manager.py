@@ -55,6 +55,8 @@ with workflow.unsafe.imports_passed_through():
 
 Slot = Literal["lease", "cleaning"]
 Act: TypeAlias = StartHost | RequestLeaseCheck | Abandon | Release | DecideLease
+CHAIN_SECONDS = 60.0
+"""After so long, and ever more rarely, the details of a host that is not used are written again."""
 FIRST_HOLD_SECONDS = 1.0
 HOLDS = (3.0, 600.0)
 """The factor between two pauses, and the longest one. A repetition costs 14 events."""
@@ -101,6 +103,8 @@ class ManagerWorkflow:
             if self._collect_finished() or self._pokes.poked:
                 view = await self._observe()
             step = manager_step(view, self._known_activities(view))
+            if isinstance(step, Wait) and view.chain:
+                step = replace(step, look_after=step.look_after or CHAIN_SECONDS)
             self._show(view, step)
             if not isinstance(step, Finish):
                 view = await self._wait_or_act(step, view)

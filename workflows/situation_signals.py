@@ -4,7 +4,7 @@ No transaction reports that one begins to wait, or that its reason is another on
 nothing fits. The looks of the control worker find it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -14,6 +14,8 @@ PAUSES = RetryPolicy(first_seconds=10.0, longest_seconds=300.0, jitter=0.0)
 """Between the pokes of one task group whose situation keeps changing: an hour costs fewer than 200 events."""
 FORGOTTEN_AFTER_SECONDS = 900.0
 """After so long without a poke the pauses begin again with the shortest."""
+NOT_IDLE = 0
+"""The situation of a host that has a lease again, or that no task group waits for."""
 REMEMBERED = 10_000
 """Task groups; one that was forgotten may be poked once more than necessary."""
 AT_ONCE = 20
@@ -47,6 +49,10 @@ class SituationSignals:
         while len(self._groups) > REMEMBERED:
             del self._groups[next(iter(self._groups))]
         return due[:AT_ONCE]
+
+    def idle(self) -> Set[UUID]:
+        """Return the hosts that were found, and not poked since as no longer idle."""
+        return {one for one, known in self._groups.items() if known.signalled != NOT_IDLE}
 
     def signalled(self, group: UUID, now: float) -> None:
         """Record that a task group was poked."""

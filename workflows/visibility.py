@@ -139,7 +139,12 @@ def manager_details(view: ManagerView, why: str, now: datetime) -> str:
         f"* environment of {env.task_group_name or env.task_group_id}: {env.state}"
         for env in view.environments
     ]
-    return "\n".join((*lines, f"* next: {why}"))
+    lines.append(f"* next: {why}")
+    if view.chain:
+        lines.append(
+            f"* not used, as of {now:%Y-%m-%d %H:%M:%S} UTC (now: `mitosis manager explain {view.name}`):"
+        )
+    return "\n".join((*lines, *(f"    * {line}" for line in view.chain)))
 
 
 def _state(view: ManagerView) -> ManagerState:

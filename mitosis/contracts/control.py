@@ -218,15 +218,17 @@ class ManagerView(Model):
     """Seconds until a silent host without a lease is lost; 0 or less = lost; None = offline."""
     lease: LeaseView | None = None
     environments: tuple[EnvironmentView, ...] = ()
+    chain: tuple[str, ...] = ()
+    """While it serves no task group: what keeps it from those with work, in the words of `explain`."""
 
     @property
     def standing(self) -> "ManagerView":
-        """The view without times: equal while nothing but time has passed."""
+        """The view without times: equal while nothing but time has passed, here or elsewhere."""
         lease = self.lease
         if lease is not None:
             turn = lease.turn and lease.turn.model_copy(update={"in_seconds": 0.0})
             lease = lease.model_copy(update={"alive_in_seconds": None, "turn": turn})
-        return self.model_copy(update={"lost_in_seconds": None, "lease": lease})
+        return self.model_copy(update={"lost_in_seconds": None, "lease": lease, "chain": ()})
 
 
 class ReleaseReason(StrEnum):
@@ -368,6 +370,8 @@ class WaitingWork(Model):
     """Task groups whose setup has failed on every host, and that have not ended yet."""
     situations: Mapping[UUID, int] = {}
     """Of task groups with tasks: a number that is another one when what keeps hosts from them is."""
+    idle_hosts: Mapping[UUID, int] = {}
+    """The same of hosts in contact without a lease, if they are few."""
 
 
 # --- host activities ------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """The answers of `explain`: why a task group, a task or a host waits, runs or has ended."""
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from mitosis.contracts.http import AnswerBody
@@ -11,6 +12,11 @@ class Obstacle(AnswerBody):
 
     code: str
     line: str
+
+
+def _chain(line: str, obstacles: Sequence[Obstacle]) -> str:
+    """Return the line, which is the first obstacle if there is one, and after it the others."""
+    return "; also ".join((line, *(obstacle.line for obstacle in obstacles[1:])))
 
 
 class HostReason(AnswerBody):
@@ -30,8 +36,7 @@ class HostReason(AnswerBody):
     @property
     def chain(self) -> str:
         """Return the line, and after it every other condition that does not hold."""
-        others = (obstacle.line for obstacle in self.obstacles[1:])
-        return "; also ".join((self.line, *others))
+        return _chain(self.line, self.obstacles)
 
 
 class Explanation(AnswerBody):
@@ -67,6 +72,11 @@ class GroupReason(AnswerBody):
     line: str
     obstacles: tuple[Obstacle, ...] = ()
     """Every condition that does not hold, in the order of repair, with the values compared."""
+
+    @property
+    def chain(self) -> str:
+        """Return the line, and after it every other condition that does not hold."""
+        return _chain(self.line, self.obstacles)
 
 
 class HostExplanation(AnswerBody):

@@ -32,6 +32,7 @@ TESTED_ELSEWHERE = {
     "mitosis/cli/job/schedule_view.py": "integration/cli/test_schedules.py",
     "mitosis/cli/job/schedule_options.py": "integration/cli/test_schedules.py",
     "mitosis/client/schedule_calls.py": "integration/api/routes/test_schedules.py",
+    "mitosis/contracts/explain.py": "answers: integration/store/managers/test_idle_chain.py",
     "mitosis/contracts/schedule_control.py": "unit/workflows/test_schedules.py",
     "mitosis/store/schedules/requests.py": "integration/store/schedules/test_ticks.py",
     "mitosis/store/schedules/schedules.py": "integration/api/routes/test_schedules.py",

@@ -31,6 +31,7 @@ from mitosis.store.groups.explain import waiting_chain
 from mitosis.store.groups.views import observe_group
 from mitosis.store.leases.look import look
 from mitosis.store.leases.scheduler import assign_round
+from mitosis.store.managers.explain import idle_chain
 from mitosis.store.managers.release import release_claimed
 from mitosis.store.managers.views import observe_manager
 from mitosis.store.pg import outbox
@@ -141,7 +142,11 @@ class ControlStore:
         await carrying.note_reverted(self._store, carried, what)
 
     async def observe_manager(self, manager_id: UUID) -> ManagerView:
-        return await observe_manager(self._store, manager_id)
+        view = await observe_manager(self._store, manager_id)
+        if not view.exists or not view.online or view.lease is not None:
+            return view
+        chain = await idle_chain(self._store, manager_id)
+        return view.model_copy(update={"chain": chain})
 
     async def decide_leases(self) -> None:
         async with self._store.database.transaction() as connection:

@@ -4,7 +4,6 @@ Reads only. One statement while no task is unfinished and no host leased; else a
 Python. These also say what keeps hosts from each task group, so that its workflow can show it.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -12,7 +11,7 @@ from mitosis.contracts.control import WaitingWork
 from mitosis.store.leases.capacity import PROGRESS, STUCK, progress_parameters
 from mitosis.store.leases.doubt import due_judgements
 from mitosis.store.leases.failed_setups import groups_to_end
-from mitosis.store.leases.scheduler import would_act
+from mitosis.store.leases.scheduler import Seen, would_act
 from mitosis.store.pg.rows import fetch_one
 from mitosis.store.pg.statements import load
 from mitosis.store.store import Store
@@ -51,14 +50,15 @@ async def look(store: Store) -> WaitingWork:
         return WaitingWork()
     what = [f"lease {epoch} without progress" for epoch in found.stuck]
     what += judgements
-    situations: Mapping[UUID, int] = {}
+    seen = Seen()
     if found.work or found.in_use:
-        actions, situations = await would_act(store)
-        what += actions if found.work else ()
+        seen = await would_act(store)
+        what += seen.actions if found.work else ()
     return WaitingWork(
         what=tuple(what),
         last_epoch=found.last_epoch,
         groups=tuple(groups),
-        situations=situations,
+        situations=seen.situations,
+        idle_hosts=seen.idle_hosts,
         offered={offer.epoch: offer.manager_id for offer in found.offered},
     )

@@ -5,7 +5,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from mitosis.contracts.control import AssignAnswer
@@ -21,6 +21,7 @@ from mitosis.store.leases.capacity import end_stuck_leases
 from mitosis.store.leases.decisions import record_decision
 from mitosis.store.leases.doubt import end_leases_of_blamed, judge_groups, next_judgement
 from mitosis.store.leases.fleet import GroupRow
+from mitosis.store.leases.fleet_snapshot import Fleet
 from mitosis.store.leases.kept_fleet import present_fleet, read_ahead
 from mitosis.store.leases.silent_services import end_silent_registrations
 from mitosis.store.pg.database import Connection
@@ -36,6 +37,8 @@ LOCKED_LEASE_SECONDS = 0.5
 LEAST_PAUSE_SECONDS = 0.1
 SITUATIONS_AT_ONCE = 200
 """So many task groups have their turn at a look; each costs some 50 µs."""
+IDLE_HOSTS_AT_ONCE = 20
+"""If more hosts have no lease, their details are written again only when something about them changes."""
 SITUATIONS_SECONDS = 20.0
 """A turn lasts so long: several looks find the same task groups."""
 LOOK_SECONDS = (10.0, 60.0)
@@ -106,15 +109,22 @@ def _shortest(pauses: Sequence[float | None]) -> float | None:
     return min((max(one, LEAST_PAUSE_SECONDS) for one in pauses if one is not None), default=None)
 
 
-async def would_act(store: Store) -> tuple[Sequence[str], Mapping[UUID, int]]:
-    """Return what a round would do now for task groups and leases, one line each. Reads only.
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a look sees; ``situations`` and ``idle_hosts`` as in ``WaitingWork``."""
 
-    Return also what keeps hosts from task groups; see ``WaitingWork.situations``.
-    """
+    actions: Sequence[str] = ()
+    """What a round would do now for task groups and leases, one line each."""
+    situations: Mapping[UUID, int] = field(default_factory=dict)
+    idle_hosts: Mapping[UUID, int] = field(default_factory=dict)
+
+
+async def would_act(store: Store) -> Seen:
+    """Return what a round would do now, and what keeps hosts from task groups. Reads only."""
     async with store.fleet.turn() as kept, store.database.transaction() as connection:
         fleet = await present_fleet(kept, connection, store)
         round_ = decided_round(fleet.snapshot, fleet.now)
-        return _lines(round_), _situations(round_, fleet.groups)
+        return Seen(_lines(round_), _situations(round_, fleet.groups), _idle_hosts(round_, fleet))
 
 
 def _situations(round_: Round, groups: Mapping[int, GroupRow]) -> Mapping[UUID, int]:
@@ -127,6 +137,20 @@ def _situations(round_: Round, groups: Mapping[int, GroupRow]) -> Mapping[UUID, 
     return {
         groups[number].task_group_id: hash(situation(round_, states[number])) for number in shown
     }
+
+
+def _idle_hosts(round_: Round, fleet: Fleet) -> Mapping[UUID, int]:
+    """Return the situations of hosts without a lease, if they and the task groups are few."""
+    hosts = [
+        host
+        for host in round_.snapshot.hosts.values()
+        if host.fact.in_contact and not host.leases and host.fact.number in fleet.hosts
+    ]
+    groups = [group for group in round_.snapshot.groups.values() if group.work.unfinished]
+    if not groups or len(hosts) > IDLE_HOSTS_AT_ONCE or len(groups) > SITUATIONS_AT_ONCE:
+        return {}
+    waiting = sorted((group.fact.number, hash(situation(round_, group))) for group in groups)
+    return {fleet.hosts[host.fact.number].manager_id: hash((*waiting,)) for host in hosts}
 
 
 def _lines(round_: Round) -> Sequence[str]:

@@ -25,12 +25,20 @@ from mitosis.store.pg.statements import load
 from mitosis.store.store import Store
 
 SQL = load("managers/explain.sql")
+MOST_HOSTS = 200
+"""In a larger fleet, Temporal's details do not say why a host is not used: each observation would decide for
+all hosts."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Host:
     number: int
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Fleet:
+    large: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +77,29 @@ async def explain_manager(
         groups=groups,
         more_groups=explained.more,
     )
+
+
+async def idle_chain(store: Store, manager_id: UUID) -> tuple[str, ...]:
+    """Return a line for each task group that waits, in the words of :func:`explain_manager`, and the change.
+
+    It is empty unless the host could serve one and does not, and in large fleets.
+    """
+    async with store.database.connection() as connection:
+        fleet = await fetch_one(connection, _Fleet, SQL["is_large"], {"most": MOST_HOSTS})
+    if fleet is None or fleet.large:
+        return ()
+    try:
+        explained = await explain_manager(store, manager_id)
+    except NotFound:  # it is deleted
+        return ()
+    if not explained.waits:
+        return ()
+    lines = [f"{group.task_group_name}: {group.chain}" for group in explained.groups]
+    if explained.more_groups:
+        lines.append(f"{explained.more_groups} more task groups")
+    if explained.change:
+        lines.append(f"the smallest change: {explained.change}")
+    return tuple(lines)
 
 
 async def explain_manager_at(

@@ -147,3 +147,11 @@ def test_an_outage_ends_no_look_and_an_unaccepted_signal_stays_due(refuses: int)
     assert [poke[0] for poke in script.pokes][: refuses + 1] == [
         began + 1.5 + 5 * n for n in range(refuses + 1)
     ]
+
+
+def test_a_host_is_signalled_when_its_situation_lasts_and_when_it_has_none_any_more() -> None:
+    waits, other = WaitingWork(idle_hosts={HOST: 7}), WaitingWork(idle_hosts={HOST: 8})
+    script = run(waits, waits, waits, NOTHING, NOTHING, NOTHING, NOTHING)
+    assert script.pokes == [(10, "manager", HOST), (25, "manager", HOST)]
+    short = run(waits, other, NOTHING, NOTHING, NOTHING)
+    assert short.pokes == [(20, "manager", HOST)], "its details may have been written before a look"

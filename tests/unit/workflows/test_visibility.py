@@ -131,6 +131,19 @@ def test_a_host_shows_until_when_its_lease_is_safe_and_what_comes_then() -> None
     assert "* at 2026-05-04 14:00:30 UTC: idle for long enough under g" in lines
 
 
+def test_a_host_that_is_not_used_says_why_and_as_of_when() -> None:
+    view = ManagerView(
+        manager_id=HOST, name="host-1", chain=("a: lacks gpu", "the smallest change: b")
+    )
+    assert manager_details(view, "next", NOW).splitlines()[-4:] == [
+        "* next: next",
+        "* not used, as of 2026-05-04 13:59:00 UTC (now: `mitosis manager explain host-1`):",
+        "    * a: lacks gpu",
+        "    * the smallest change: b",
+    ]
+    assert view.standing == view.model_copy(update={"chain": ("b: lacks gpu",)}).standing
+
+
 def test_a_run_is_described_by_its_steps_and_what_stops_it() -> None:
     run = RunSituation(
         run_id=uuid4(),
