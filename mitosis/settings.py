@@ -351,8 +351,9 @@ class RetentionSettings(Group):
         BOOKKEEPING.total_seconds(),
         ge=SHORTEST_BOOKKEEPING.total_seconds(),
         le=LONGEST_KEPT_SECONDS,
-        description="Ended leases, hook runs, environments that are gone and ended registrations; failures"
-        " and idempotency keys of submissions after their task group has settled",
+        description="Ended leases, hook runs, environments and worker services that are gone,"
+        " ended registrations, deleted hosts; failures and idempotency keys of submissions after their"
+        " task group has settled",
     )
     task_groups_seconds: float | None = Field(
         None,

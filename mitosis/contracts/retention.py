@@ -15,6 +15,8 @@ RetentionKind: TypeAlias = Literal[
     "environments",
     "hook_runs",
     "worker_registrations",
+    "worker_named_tasks",
+    "worker_services",
     "hosts",
     "group_bookkeeping",
     "task_groups",
@@ -22,8 +24,10 @@ RetentionKind: TypeAlias = Literal[
     "deleted_groups",
 ]
 """Kinds of rows that are not kept for ever. ``group_bookkeeping``: failures, submissions, failures of hosts
-and durations of settled groups. ``hosts``: deleted ones that nothing names any more. ``runs``: ended ones,
-with their own task groups. ``deleted_groups``: what is kept of them for hosts that were cut off."""
+and durations of settled groups. ``worker_named_tasks``: what a worker service supports no longer.
+``worker_services``: those that are gone, ``hosts``: deleted ones, both when nothing names them any more.
+``runs``: ended ones, with their own task groups. ``deleted_groups``: what is kept of them for hosts that were
+cut off."""
 RETENTION_KINDS: tuple[RetentionKind, ...] = get_args(RetentionKind)
 
 BOOKKEEPING = timedelta(days=30)

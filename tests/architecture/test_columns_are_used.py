@@ -19,13 +19,13 @@ Name = tuple[str, str]
 STORE = ROOT / "mitosis/store"
 NOT_READ: Mapping[Name, str] = {
     ("group_hosts", "group_id"): "a task group that is deleted takes its rows along",
+    ("group_services", "group_id"): "as above",
     ("fleet_changes", "manager_id"): "read through the name of a part of the statement",
     ("fleet_changes", "group_id"): "as above",
     ("managers", "creator_id"): "who registered a host, for an administrator with psql",
     ("worker_services", "creator_id"): "as above, of a worker service",
     ("worker_services", "updated_at"): "S004-12 names it",
     ("worker_named_tasks", "created_at"): "S004-13 names it",
-    ("worker_named_tasks", "id"): "as above",
     ("user_groups", "created_at"): "when it was made, for an administrator with psql",
     ("deleted_groups", "deleted_at"): "as above",
     ("deleted_groups", "uuid"): "which task group it was, for an administrator with psql",
@@ -59,6 +59,7 @@ NOT_WRITTEN: Mapping[Name, str] = {
     ("user_groups", "state"): "no verb locks a user group; an administrator can",
     ("api_pulse", "only_row"): "it allows one row",
     ("managers", "groups_known"): "its default: it has been registered since",
+    ("worker_services", "groups_known"): "as above",
     **{
         ("step_ends", name): "the trigger of a migration writes it"
         for name in ("step_id", "task_id", "state")

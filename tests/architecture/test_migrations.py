@@ -72,6 +72,8 @@ DIGESTS = {
     "0013": "8b0e6be44c58",
     "0014": "143c39fb76e7",
     "0014b": "1a16ce8feab2",
+    "0015": "3227134f5456",
+    "0015b": "cd5da81d71a5",
 }
 """Of the statements of each released migration. It is never changed, as databases have executed it."""
 

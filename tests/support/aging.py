@@ -16,6 +16,7 @@ AGED = {
         "alive_until",
         "unregistered_at",
     ),
+    "worker_named_tasks": ("withdrawn_at IS NOT NULL", "created_at", "withdrawn_at"),
     "group_live": (
         "settled_at IS NOT NULL",
         "opened_at",

@@ -135,6 +135,22 @@ INSERT INTO worker_registrations (service_id, incarnation, connection_type, regi
   SELECT 1 + i % 200, i, 'pull', now() - make_interval(secs => 20 * i), now(),
   CASE WHEN i > 200 THEN now() - make_interval(secs => 20 * i - 1) END FROM generate_series(1, :n / 10) AS i;
 
+-- Services that never came back: numbers below those of the others, as they registered before them.
+INSERT INTO worker_services (id, worker_id, creator_id, tokens_expire_at) OVERRIDING SYSTEM VALUE
+  SELECT -i, 'pod' || i, 1, now() - make_interval(days => 1, secs => i) FROM generate_series(1, :n / 20) AS i;
+
+INSERT INTO user_group_workers SELECT 1 + i % 100, -i, 'write' FROM generate_series(1, :n / 20) AS i;
+
+INSERT INTO worker_named_tasks (service_id, named_task_id, withdrawn_at) SELECT -i, 1 + j,
+  CASE WHEN j > 4 THEN now() - make_interval(days => 30, secs => i) END
+  FROM generate_series(1, :n / 20) AS i, generate_series(0, 5) AS j;
+
+INSERT INTO worker_registrations (service_id, incarnation, connection_type, registered_at, alive_until,
+  unregistered_at) SELECT -i, 1, 'pull', now() - make_interval(days => 31, secs => i), now(),
+  now() - make_interval(days => 30, secs => i) FROM generate_series(1, :n / 20) AS i;
+
+INSERT INTO group_services (group_id, service_id) SELECT i, -1 - i % (:n / 20) FROM generate_series(1, :n / 10) AS i;
+
 INSERT INTO service_claims (task_id, attempt, service_id, configuration_version, claimed_at) SELECT i, 1, 1 +
   i % 200, 1, now() FROM generate_series(1, :n / 20) AS i;
 

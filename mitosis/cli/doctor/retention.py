@@ -14,6 +14,8 @@ NAMES = {
     "environments": "environments that are gone",
     "hook_runs": "hook runs",
     "worker_registrations": "ended registrations",
+    "worker_named_tasks": "withdrawn named tasks",
+    "worker_services": "worker services that are gone",
     "hosts": "deleted hosts",
     "group_bookkeeping": "bookkeeping of settled task groups",
     "task_groups": "settled task groups",

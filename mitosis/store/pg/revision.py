@@ -5,7 +5,7 @@ import psycopg
 from mitosis.contracts.errors import ConfigurationError
 from mitosis.store.pg.database import Database
 
-REVISION = "0014b"
+REVISION = "0015b"
 """The last migration of this version; they are numbered in their order."""
 
 

@@ -1127,6 +1127,18 @@ worker_services = Table(
     Column("created_at", Moment, nullable=False, server_default=text("now()")),
     Column("updated_at", Moment, nullable=False, server_default=text("now()")),
     Column("tokens_expire_at", Moment, server_default=text("now()")),
+    Column("groups_known", Boolean, nullable=False, server_default=text("true")),
+    Column("deleted_version", Integer, nullable=False, server_default=text("0")),
+    Index("worker_services_tokens", "tokens_expire_at"),
+)
+
+group_services = Table(
+    "group_services",
+    METADATA,
+    Column("group_id", BigInteger, _part_of("task_groups"), nullable=False),
+    Column("service_id", BigInteger, _part_of("worker_services"), nullable=False),
+    PrimaryKeyConstraint("service_id", "group_id"),
+    Index("group_services_by_group", "group_id"),
 )
 
 user_group_workers = Table(
@@ -1159,6 +1171,11 @@ worker_named_tasks = Table(
         "named_task_id",
         text("priority DESC"),
         postgresql_where=text("withdrawn_at IS NULL"),
+    ),
+    Index(
+        "worker_named_tasks_withdrawn",
+        "withdrawn_at",
+        postgresql_where=text("withdrawn_at IS NOT NULL"),
     ),
 )
 

@@ -54,14 +54,14 @@ SELECT g.name AS group_name, n.namespace, n.name, n.version, n.created_at, c.ava
   FROM named_tasks AS n
   JOIN user_groups AS g ON g.id = n.user_group_id
  CROSS JOIN LATERAL (
-     SELECT count(*) AS supporting, count(*) FILTER (WHERE f.usable) AS available,
-            coalesce(array_agg(f.worker_id ORDER BY f.worker_id COLLATE "C") FILTER (WHERE f.usable), '{}') AS worker_ids
-       FROM (SELECT s.worker_id, r.id IS NOT NULL AND $usable$ AS usable
-               FROM worker_named_tasks AS a
-               JOIN worker_services AS s ON s.id = a.service_id
-               LEFT JOIN worker_registrations AS r ON r.service_id = s.id AND r.unregistered_at IS NULL
-              CROSS JOIN (SELECT now() AS now) AS clock
-              WHERE a.named_task_id = n.id AND a.withdrawn_at IS NULL) AS f) AS c
+     SELECT (SELECT count(*) FROM worker_named_tasks AS a
+              WHERE a.named_task_id = n.id AND a.withdrawn_at IS NULL) AS supporting,
+            count(*) AS available, coalesce(array_agg(s.worker_id ORDER BY s.worker_id COLLATE "C"), '{}') AS worker_ids
+       FROM worker_named_tasks AS a
+       JOIN worker_services AS s ON s.id = a.service_id
+       JOIN worker_registrations AS r ON r.service_id = s.id AND r.unregistered_at IS NULL
+      CROSS JOIN (SELECT now() AS now) AS clock
+      WHERE a.named_task_id = n.id AND a.withdrawn_at IS NULL AND $usable$) AS c
  WHERE $viewed$
    AND (g.name, n.namespace, n.name, n.version)
        > (%(after_group)s, %(after_namespace)s, %(after_name)s, %(after_version)s)

@@ -26,6 +26,9 @@ from mitosis.store.runs.stopping import remove_ended
 from mitosis.store.store import Store
 
 SQL = load("retention/deletion.sql")
+OF_SERVICES = load("retention/services.sql")
+GONE_SERVICES = OF_SERVICES["gone_services"].replace("$unneeded$", OF_SERVICES["unneeded"])
+DELETE_SERVICES = OF_SERVICES["delete_services"].replace("$unneeded$", OF_SERVICES["unneeded"])
 PASS_EVERY_SECONDS = 3600.0
 SLICE_SECONDS = 1.0
 """One call works for about so long."""
@@ -40,6 +43,7 @@ PAGES: Mapping[RetentionKind, LiteralString] = {
     "environments": SQL["environments"],
     "hook_runs": SQL["hook_runs"],
     "worker_registrations": SQL["worker_registrations"],
+    "worker_named_tasks": OF_SERVICES["worker_named_tasks"],
     "hosts": SQL["hosts"],
     "deleted_groups": SQL["deleted_groups"],
 }
@@ -76,6 +80,12 @@ class _Page:
 class _Group:
     group_id: int
     settled_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class _Services:
+    services: list[int]
+    seen_to: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +168,8 @@ async def _chunk(
         return await _delete_runs(connection, given)
     if kind == "group_bookkeeping":
         return await _delete_bookkeeping(connection, given)
+    if kind == "worker_services":
+        return await _delete_services(connection, given)
     return await fetch_one(connection, _Chunk, PAGES[kind], given) or _Chunk(0, None)
 
 
@@ -197,6 +209,16 @@ async def _delete_runs(connection: Connection, given: Mapping[str, object]) -> _
         with suppress(NotFound):
             removed += await remove_ended(connection, uuid)
     return _Chunk(removed, page.seen_to)
+
+
+async def _delete_services(connection: Connection, given: Mapping[str, object]) -> _Chunk:
+    """Delete those of a page of worker services that are gone, once they cannot register any more."""
+    page = await fetch_one(connection, _Services, GONE_SERVICES, given)
+    if page is None:
+        return _Chunk(0, None)
+    gone = {**given, "services": page.services}
+    deleted = (await connection.execute(DELETE_SERVICES, gone)).rowcount if page.services else 0
+    return _Chunk(deleted, page.seen_to)
 
 
 async def _next_in_seconds(store: Store) -> float:

@@ -41,15 +41,15 @@ SELECT r.kind, r.kept_seconds, r.deleted AS deleted_in_all, r.pass_deleted AS de
 -- name: leases
 -- A lease is needed while the report of an attempt that was claimed under it would count (P2); while its host has
 -- not been in contact since for long enough to hand in its journal; while a group is to get its host. A worker
--- service reports under its last lease of a group, ended or not (P10). Which hosts have served a group is known
--- after it, since results of the group name them.
+-- service reports under its last lease of a group, ended or not (P10). Which hosts and services have served a group
+-- is known after it, since results of the group name them.
 WITH page AS MATERIALIZED (
     SELECT l.epoch, l.ended_at, l.kind, l.group_id, l.manager_id, l.worker_uuid, l.freed_for FROM leases AS l
      WHERE l.state = 'ended' AND l.ended_at > %(seen_to)s::timestamptz
        AND l.ended_at < now() - make_interval(secs => %(kept)s)
      ORDER BY l.ended_at FETCH FIRST (%(limit)s) ROWS WITH TIES
 ), unneeded AS MATERIALIZED (
-    SELECT l.epoch, l.group_id, l.manager_id
+    SELECT l.epoch, l.group_id, l.manager_id, s.id AS service_id
       FROM page AS l
       LEFT JOIN group_live AS v ON v.group_id = l.group_id AND v.settled_at IS NULL
       LEFT JOIN managers AS m ON m.id = l.manager_id
@@ -79,6 +79,13 @@ WITH page AS MATERIALIZED (
       FROM (SELECT DISTINCT l.group_id, l.manager_id FROM unneeded AS l WHERE l.manager_id IS NOT NULL) AS u
       JOIN task_groups AS g ON g.id = u.group_id
        FOR KEY SHARE OF g  -- not one that is deleted just now
+        ON CONFLICT DO NOTHING
+), executed AS (
+    INSERT INTO group_services (group_id, service_id)
+    SELECT g.id, u.service_id
+      FROM (SELECT DISTINCT l.group_id, l.service_id FROM unneeded AS l WHERE l.service_id IS NOT NULL) AS u
+      JOIN task_groups AS g ON g.id = u.group_id
+       FOR KEY SHARE OF g
         ON CONFLICT DO NOTHING
 )
 SELECT (SELECT count(*) FROM gone) AS deleted, (SELECT max(ended_at) FROM page) AS seen_to

@@ -121,6 +121,7 @@ async def register_again(store: Store, spec: RegisterWorker, worker_uuid: UUID) 
 
     Raises:
         PermissionDenied: it names another worker id, or user groups.
+        Unauthenticated: the service was deleted a moment ago; a user can register it again.
         Superseded, WorkerIdInUse: as :func:`register_worker`.
     """
     if spec.groups:
@@ -129,6 +130,10 @@ async def register_again(store: Store, spec: RegisterWorker, worker_uuid: UUID) 
         )
     async with store.database.transaction() as connection:
         service = await _lock(connection, spec.worker_id)
+        if service is None and await _is_deleted(connection, worker_uuid):
+            raise Unauthenticated(
+                "there is no worker service of this token", reason="token_invalid"
+            )
         if service is None or service.uuid != worker_uuid:
             raise PermissionDenied("the token belongs to another worker id", field="worker_id")
         return await _register(connection, service, spec)
@@ -149,6 +154,11 @@ async def worker_token_version(store: Store, worker_uuid: UUID) -> int | None:
     return await store.worker_token_versions.get(
         worker_uuid, read, keep=lambda version: version is not None
     )
+
+
+async def _is_deleted(connection: Connection, worker_uuid: UUID) -> bool:
+    parameters = {"worker": worker_uuid}
+    return await fetch_one(connection, _Version, SQL["worker_token_version"], parameters) is None
 
 
 async def _lock(connection: Connection, worker_id: str) -> _Service | None:

@@ -61,14 +61,17 @@ SELECT g.id, t.namespace, t.name, t.version
 ON CONFLICT DO NOTHING
 
 -- name: save_associations
--- A configuration that differs gets the next version, also after the task was withdrawn for a time.
-INSERT INTO worker_named_tasks AS a (service_id, named_task_id, configuration, priority, max_concurrent)
-SELECT %(service)s, n.id, t.configuration::jsonb, t.priority, t.max_concurrent
+-- A configuration that differs gets the next version, also after the task was withdrawn for a time. A new row gets
+-- one that none of the rows had that are deleted: results name versions.
+INSERT INTO worker_named_tasks AS a (service_id, named_task_id, configuration, priority, max_concurrent,
+                                     configuration_version)
+SELECT s.id, n.id, t.configuration::jsonb, t.priority, t.max_concurrent, s.deleted_version + 1
   FROM unnest(%(namespaces)s::text[], %(names)s::text[], %(versions)s::text[], %(configurations)s::text[],
               %(priorities)s::int[], %(max_concurrent)s::int[])
        AS t (namespace, name, version, configuration, priority, max_concurrent)
   JOIN named_tasks AS n ON n.user_group_id = ANY (%(groups)s::bigint[])
        AND n.namespace = t.namespace AND n.name = t.name AND n.version = t.version
+  JOIN worker_services AS s ON s.id = %(service)s
 ON CONFLICT (service_id, named_task_id) DO UPDATE
    SET configuration = excluded.configuration, priority = excluded.priority,
        configuration_version = a.configuration_version

@@ -364,20 +364,37 @@ async def varied_group(w: World, name: str) -> None:
     await say_goodbye(w.store, host.manager_id, None, host.incarnation)
 
 
+async def services_come_and_go(w: World, week: int) -> None:
+    """With ids that never return: one has executed a task of a group that ends, one has found none."""
+    group = await service_group(w, f"passing-{week}")
+    for worker_id in (f"pod-{week}-a", f"pod-{week}-b"):
+        await submit_named(w, group, 1, "images/resize@2")
+        passing = await healthy(w, worker_id, task(version="2"))
+        if worker_id.endswith("a"):
+            await passing.report(*await passing.claim(1))
+        await passing.goodbye()
+    lasting = await healthy(w, "lasting", task(version="2"), task(f"of-{week}"))
+    await lasting.report(*await lasting.claim(1))
+    await w.close(group)
+    await w.control.finalize(group)
+    assert (await w.control.settle(group)).settled
+
+
 KEPT_EACH_WEEK = {
     "task": 3,
     "task_result": 3,
     "service_claims": 1,
     "submission": 1,
+    "named_tasks": 1,
 }
-"""Rows of what no user has deleted: tasks and submissions of the groups that go on."""
+"""Rows of what no user has deleted: tasks and submissions of the groups that go on, names of tasks."""
 VARIED = ("task_edges", "task_retries", "task_failures", "hook_runs", "environments")
 BOUNDED_BY_THEMSELVES = {"fleet_changes", "scheduling_decisions"}
 """Ten minutes of changes, 500 decisions: tests of their own prove it."""
 
 
 async def test_weeks_of_use_leave_bounded_tables(database: str) -> None:
-    """Each week the same: groups that end and are deleted, hosts that restart, come and go, services."""
+    """Each week the same: groups that end and are deleted, hosts and services that restart, come and go."""
     sizes, filled = [], set()
     async with world(database) as w:
         terms = RetentionTerms(bookkeeping=timedelta(days=7), task_groups=timedelta(days=7))
@@ -397,6 +414,7 @@ async def test_weeks_of_use_leave_bounded_tables(database: str) -> None:
             one = await healthy(w, "one", task())
             await submit_named(w, service, 1)
             await one.report(*await one.claim(1))
+            await services_come_and_go(w, week)
             for leaves in await w.rows(
                 "SELECT uuid FROM managers WHERE deleted_at IS NULL AND uuid <> %s", host.manager_id
             ):
