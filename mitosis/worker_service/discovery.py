@@ -68,7 +68,11 @@ class Discovery:
         self._sources = sources
         self._marks = self._present_marks()
         files = self._read_files()
-        self._how = self._found(files)
+        decorated = [*_decorated(sources.modules, entry_points=sources.entry_points)]
+        given = [_given(text) for text in sources.tasks]
+        self._how = self._found(decorated, files, given)
+        self._without_file = frozenset(name for name, _ in (*decorated, *given))
+        """What other sources than files name: they need none."""
         if not self._how:
             raise InvalidRequest(
                 "no named task was found: give --task, --module, --entry-points or --config",
@@ -85,11 +89,12 @@ class Discovery:
     def changed(self) -> bool:
         """Read the files again if one has been written; return whether the targets differ from then on.
 
-        What a service executes does not change: a new file counts from the next start.
+        A named task whose file is gone is supported no more if nothing else names it. How a service executes
+        one does not change: a file of a new one counts from the next start.
 
         Raises:
-            ConfigurationError: a file is wrong or cannot be read, or all are gone with their folder; the
-                targets stay as they were.
+            ConfigurationError: a file is wrong or cannot be read, or all are gone; the targets stay as they
+                were.
         """
         present = self._present_marks()
         if present == self._marks:
@@ -105,6 +110,10 @@ class Discovery:
             raise
         self._marks = present
         targets = self._targets(files)
+        if not targets:
+            raise ConfigurationError(
+                f"no file of a named task is left in {folder}; what was read from it before still counts"
+            )
         if targets == self.targets:
             return False
         self._before, self.targets, self._files = self.targets, targets, files
@@ -122,21 +131,23 @@ class Discovery:
     def _read_files(self) -> dict[TaskName, TaskFile]:
         return {} if self._sources.files is None else read_task_files(self._sources.files)
 
-    def _found(self, files: Mapping[TaskName, TaskFile]) -> dict[TaskName, _How]:
+    def _found(
+        self,
+        decorated: Sequence[tuple[TaskName, _How]],
+        files: Mapping[TaskName, TaskFile],
+        given: Sequence[tuple[TaskName, _How]],
+    ) -> dict[TaskName, _How]:
         sources = self._sources
         command = (
             tuple(existing_program(sources.command, sources.folder)) if sources.command else ()
         )
         found: dict[TaskName, _How] = {}
-        for name, how in [
-            *_decorated(sources.modules, entry_points=sources.entry_points),
-            *((one.task, self._of_file(one)) for one in files.values()),
-            *(_given(text) for text in sources.tasks),
-        ]:
-            known = found.get(name)
-            if known is not None and how not in (known, _How()):
+        of_files = [(one.task, self._of_file(one)) for one in files.values()]
+        for name, how in [*decorated, *of_files, *given]:
+            known = found.get(name, _How())
+            if known != _How() and how not in (known, _How()):
                 raise InvalidRequest(f"{task_name(*name)} has two handlers", field="task")
-            found[name] = known or how
+            found[name] = how if known == _How() else known
         found = {name: self._complete(name, how, command) for name, how in found.items()}
         return _executed_alike(found)
 
@@ -169,6 +180,7 @@ class Discovery:
         targets = [
             Target(self._supported(name, files.get(name)), how.handler, how.command, how.executor)
             for name, how in self._how.items()
+            if name in files or name in self._without_file
         ]
         for target in targets:
             if target.executor is not None:

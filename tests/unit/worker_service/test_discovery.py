@@ -162,6 +162,44 @@ def unreadable(path: Path, most: int) -> bytes:
     raise PermissionError(13, "Permission denied", str(path))
 
 
+def test_a_task_whose_file_is_gone_is_supported_only_if_something_else_names_it(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path / "shop.py", SHOP)
+    folder = tmp_path / "config"
+    of_file = RESIZE.replace("resize", "fold") + "handler: shop:resize\n"
+    resize, fold = write(folder / "a.yaml", RESIZE % 300), write(folder / "b.yaml", of_file % 9)
+    it = Discovery(
+        Sources(folder=str(tmp_path), tasks=("images/resize@1.4.0=shop:resize",), files=folder)
+    )
+
+    def configurations() -> dict[str, object]:
+        return {t.supported.name: t.supported.configuration for t in it.targets}
+
+    assert configurations() == {"resize": {"size": 300}, "fold": {"size": 9}}
+    fold.unlink()
+    assert it.changed()
+    assert configurations() == {"resize": {"size": 300}}
+    fold.write_text(of_file % 10)
+    assert it.changed()
+    assert configurations() == {"resize": {"size": 300}, "fold": {"size": 10}}
+    resize.unlink()
+    assert it.changed()
+    assert configurations() == {"resize": {}, "fold": {"size": 10}}
+
+
+def test_the_last_named_task_stays_when_its_file_is_gone(tmp_path: Path) -> None:
+    write(tmp_path / "shop.py", SHOP)
+    file = write(tmp_path / "config/a.yaml", RESIZE % 300 + "handler: shop:resize\n")
+    it = Discovery(Sources(folder=str(tmp_path), files=file.parent))
+    kept = list(it.targets)
+    file.unlink()
+    with pytest.raises(ConfigurationError, match="no file of a named task is left"):
+        it.changed()
+    assert it.targets == kept
+    assert not it.changed(), "until the folder changes again"
+
+
 def test_a_refused_change_is_taken_back_and_its_files_are_named(tmp_path: Path) -> None:
     write(tmp_path / "shop.py", SHOP)
     file = write(tmp_path / "config/resize.yaml", RESIZE % 300)
