@@ -28,7 +28,9 @@ from tests.support.checkout import ROOT
 from tests.support.prepared import PreparedPopen
 from tests.support.processes import descendants, living
 from tests.support.program import clean_environment, running_up
+from tests.support.servers import LoopThread
 from tests.support.waiting import wait_until
+from tests.support.wire import Wire
 
 T = TypeVar("T")
 GROUPS = ("one", "two", "three")
@@ -42,6 +44,12 @@ SLOTS = 2
 SUPPORTED_BY_AT_LEAST = 2
 LONGEST_PAUSE_SECONDS = 2.0
 LONGEST_STOP_SECONDS = 4.0
+LONGEST_CUT_SECONDS = 6.0
+NETWORKS = 2
+"""Parts of the fleet that are cut off for themselves."""
+CALLS = ("/workers", "/workers/heartbeat", "/workers/claim", "/workers/report", "/workers/goodbye")
+"""Ends of the paths whose answers get lost."""
+MOST_LOST_ANSWERS = 4
 ANSWERED_SECONDS = 120.0
 PROGRESS_SECONDS = 180.0
 """So long without a task that ends is starvation."""
@@ -56,6 +64,8 @@ class Service:
     worker_id: str
     priorities: dict[str, int]
     """By named task."""
+    always: frozenset[str]
+    """Named tasks that it never withdraws."""
     stamps: dict[str, list[str]] = field(default_factory=dict)
     process: PreparedPopen | None = None
 
@@ -78,16 +88,18 @@ class ServiceCampaign:
         self.fleet = [self._service(number) for number in range(self.services)]
         self.done: Counter[str] = Counter()
         self._up: PreparedPopen
+        self._loop = LoopThread()
+        self._wires: list[Wire] = []
 
     def _service(self, number: int) -> Service:
-        few = set(self.dice.sample(NAMED_TASKS, self.dice.randint(1, 3)))
-        few |= {
+        few = self.dice.sample(NAMED_TASKS, self.dice.randint(1, 3))
+        always = {
             task
             for place, task in enumerate(NAMED_TASKS)
             if (number - place) % len(NAMED_TASKS) < SUPPORTED_BY_AT_LEAST and number < FEWEST
-        }
-        priorities = {task: self.dice.choice(PRIORITIES) for task in sorted(few)}
-        return Service(f"w-{number}", priorities)
+        } or {few[0]}
+        priorities = {task: self.dice.choice(PRIORITIES) for task in sorted({*few, *always})}
+        return Service(f"w-{number}", priorities, frozenset(always))
 
     def run(self) -> ServiceFacts:
         """All of it, to the end of the stack.
@@ -97,10 +109,12 @@ class ServiceCampaign:
         """
         self.records.touch()
         with ExitStack() as exits:
+            exits.enter_context(self._loop)
             exits.callback(self._kill_services)
             more = {"MITOSIS_RUN_DIR": str(self.run_dir / "stack")}
             program = ("tests.chaos.parts", str(self.data_dir), "no-agent")
             self._up = exits.enter_context(running_up(self.data_dir, more=more, program=program))
+            self._wires = [self._wire(exits) for _ in range(NETWORKS)]
             submitted = self._submit()
             for one in self.fleet:
                 for task in one.priorities:
@@ -118,6 +132,13 @@ class ServiceCampaign:
         return facts
 
     # --- set up ---------------------------------------------------------------------------------
+
+    def _wire(self, exits: ExitStack) -> Wire:
+        """A network between the API and some services. The API keeps its port over restarts."""
+        opening = Wire(admin_address(self.data_dir)[0]).open()
+        wire = self._loop.run(opening.__aenter__())
+        exits.callback(lambda: self._loop.run(opening.__aexit__(None, None, None)))
+        return wire
 
     def _submit(self) -> dict[int, tuple[str, int]]:
         submitted: dict[int, tuple[str, int]] = {}
@@ -143,8 +164,8 @@ class ServiceCampaign:
 
     def _configure(self, one: Service, named_task: str) -> None:
         """Write its file, with a configuration that no other file has ever had."""
-        namespace, _, rest = named_task.partition("/")
-        name, _, version = rest.partition("@")
+        written = self._file(one, named_task)
+        namespace, name, version = written.stem.split(" ")
         stamps = one.stamps.setdefault(named_task, [])
         stamps.append(f"{one.worker_id} {named_task} {len(stamps)}")
         fields = {
@@ -155,14 +176,18 @@ class ServiceCampaign:
             "configuration": {"stamp": stamps[-1]},
             "priority": one.priorities[named_task],
         }
-        folder = self.folder / f"config-{one.worker_id}"
-        folder.mkdir(exist_ok=True)
-        written = folder / "next"
-        written.write_text(yaml.safe_dump(fields))
-        written.rename(folder / f"{namespace}-{name}-{version}.yaml")
+        written.parent.mkdir(exist_ok=True)
+        new = written.with_name("next")
+        new.write_text(yaml.safe_dump(fields))
+        new.rename(written)
+
+    def _file(self, one: Service, named_task: str) -> Path:
+        words = named_task.replace("/", " ").replace("@", " ")
+        return self.folder / f"config-{one.worker_id}" / f"{words}.yaml"
 
     def _start(self, one: Service) -> None:
-        url, token = admin_address(self.data_dir)
+        _, token = admin_address(self.data_dir)
+        url = self._wires[self.fleet.index(one) % NETWORKS].url
         words = ["worker", "--id", one.worker_id, "--slots", str(SLOTS)]
         words += ["--state-dir", str(self.folder / one.worker_id), "--look-seconds", "0.5"]
         words += ["--config", str(self.folder / f"config-{one.worker_id}")]
@@ -179,6 +204,8 @@ class ServiceCampaign:
             + [self._stop_one] * 2
             + [self._change_one] * 4
             + [self._drain_one] * 2
+            + [self._withdraw_one] * 2
+            + [self._cut_network, self._lose_answers] * 2
             + [self._kill_api, self._kill_control, self._kill_postgres]
         )
         left, since = self._unfinished(), time.monotonic()
@@ -214,6 +241,24 @@ class ServiceCampaign:
         one = self.dice.choice(self.fleet)
         self._configure(one, self.dice.choice(sorted(one.priorities)))
 
+    def _withdraw_one(self) -> None:
+        """Let a service support a named task no more from its next start; after a change of it, again."""
+        one = self.dice.choice(self.fleet)
+        for task in sorted(one.priorities.keys() - one.always):
+            self._file(one, task).unlink(missing_ok=True)
+
+    def _cut_network(self) -> None:
+        """Let nothing through for a time, in neither direction, and then drop what was under way."""
+        wire = self.dice.choice(self._wires)
+        self._loop.call(wire.cut)
+        time.sleep(self.dice.uniform(0, LONGEST_CUT_SECONDS))
+        self._loop.call(wire.mend)
+
+    def _lose_answers(self) -> None:
+        """Cut the connections of some calls after their transactions."""
+        lost = self.dice.choice(self._wires).lose_answers
+        lost[self.dice.choice(CALLS)] += self.dice.randint(1, MOST_LOST_ANSWERS)
+
     def _drain_one(self) -> None:
         """Drain a service, end it, and have the next process of it work again."""
         one = self.dice.choice(self.fleet)
@@ -221,10 +266,13 @@ class ServiceCampaign:
             self._answered(lambda client: client.drain_worker(one.worker_id, reason="campaign"))
         except NotFound:  # it has not registered yet
             return
+        self._end(one)
+        self._answered(lambda client: client.resume_worker(one.worker_id))
+
+    def _end(self, one: Service) -> None:
         assert one.process is not None
         one.process.terminate()
         one.process.wait(60)
-        self._answered(lambda client: client.resume_worker(one.worker_id))
 
     def _kill_api(self) -> None:
         kill(self._up.pid, Victim.API, self.data_dir, self.dice)
@@ -239,6 +287,15 @@ class ServiceCampaign:
 
     def _calm(self) -> tuple[list[tuple[int, frozenset[str]]], dict[int, tuple[str, int]]]:
         """Submit single tasks while all services wait; return who should execute each, and the tasks."""
+        for wire in self._wires:
+            wire.lose_answers.clear()
+        for one in self.fleet:
+            for task in one.priorities:
+                if not self._file(one, task).exists():
+                    self._configure(one, task)
+            if one.priorities.keys() > one.always:  # a new file counts from the next start
+                self._end(one)
+                self._start(one)
         wait_until(
             self._all_settled, ANSWERED_SECONDS, "not all have their configuration", interval=0.5
         )
