@@ -151,7 +151,7 @@ def test_a_data_folder_that_is_not_ours(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_is_too_full_for_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MITOSIS_AGENT__MIN_FREE_BYTES", str(1 << 60))
+    monkeypatch.setenv("MITOSIS_AGENT__MIN_FREE_BYTES", str(10**18))
     found = check("free space")
     assert found["state"] == "fail"
     assert "the agent claims no task below" in found["found"]
