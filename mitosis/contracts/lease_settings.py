@@ -82,7 +82,7 @@ class LeaseTerms:
 
     def idle(self, seconds: float) -> float:
         """Return the idle threshold that is closest to so many seconds."""
-        return min(max(seconds, self.least_idle), self.longest_idle)
+        return min(max(seconds, self.idle_threshold), self.longest_idle)
 
     @property
     def least_idle(self) -> float:

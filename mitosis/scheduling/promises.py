@@ -25,6 +25,10 @@ class Promises:
         copied._of = self._of.copy()
         return copied
 
+    def __contains__(self, owner: Owner) -> bool:
+        """Return whether the owner has promised its host to a task group."""
+        return owner in self._of
+
     def count(self, group: int) -> int:
         """Return how many promises a task group has."""
         return self._counts[group].total() if group in self._counts else 0

@@ -51,7 +51,7 @@ class Round:
         self._arrived: dict[int, int] = {}
         self._idle_on: Hosts = NONE
         self._idle_leases: Sequence[tuple[Lease, int]] = ()
-        """Those that have been idle for the least threshold, at least all on the hosts ``_idle_on``."""
+        """Those on the hosts ``_idle_on`` that have been idle for the least threshold."""
         self.moment.broken_promises = self._broken_promises()
 
     @property
@@ -89,12 +89,11 @@ class Round:
 
     def has_free_hosts(self) -> bool:
         """Return whether there are hosts with room for what some waiting task group takes of one."""
-        groups = self.snapshot.groups
-        some = {
-            kind.profile.demand: kind.some.line[0].number
-            for kind in self.snapshot.waiting.kinds.values()
-        }
-        waiting = chain((groups[number] for number in some.values()), self.moment.aside)
+        groups, some = self.snapshot.groups, dict[Capacity, GroupState]()
+        for kind in self.snapshot.waiting.kinds.values():
+            if kind.profile.demand not in some:
+                some[kind.profile.demand] = groups[kind.some.line[0].number]
+        waiting = chain(some.values(), self.moment.aside)
         return any(
             self._all_unleased(one) & self._all_in_service(one) & ~self.full for one in waiting
         )
@@ -139,13 +138,13 @@ class Round:
         """
         hosts &= self.snapshot.sets.get("idle")
         if hosts & ~self._idle_on:
-            self._idle_on, self._idle_leases = hosts, self._find_idle_leases(hosts)
-        ended = self.ended
-        return [
-            pair
-            for pair in self._idle_leases
-            if hosts >> pair[1] & 1 and pair[0].number not in ended
-        ]
+            found = self._find_idle_leases(hosts)
+            self._idle_on = hosts
+            self._idle_leases = [pair for pair in found if hosts >> pair[1] & 1]
+        found, ended = self._idle_leases, self.ended
+        if hosts != self._idle_on:
+            found = [pair for pair in found if hosts >> pair[1] & 1]
+        return [pair for pair in found if pair[0].number not in ended] if ended else found
 
     def _find_idle_leases(self, hosts: Hosts) -> Sequence[tuple[Lease, int]]:
         times, leases, states = self.snapshot.times, self.snapshot.leases, self.snapshot.hosts
@@ -265,9 +264,10 @@ class Round:
                 continue
             if group.profile not in able:
                 self.able(group)
-            unusable = hosts & ~(group.fact.members & able[group.profile])
-            if number in doubtful and hosts & doubtful[number]:
-                unusable |= hosts & ~self.unfailed(group)
-            if unusable:
-                lost[number] = unusable
+            # AND with a negative number, such as ~members, takes far more time.
+            left = hosts & group.fact.members & able[group.profile]
+            if number in doubtful and left & doubtful[number]:
+                left &= self.unfailed(group)
+            if left != hosts:
+                lost[number] = hosts ^ left
         return lost

@@ -315,6 +315,8 @@ class Snapshot:
 
     def _promise(self, owner: Owner, ordinal: int, groups: list[int]) -> None:
         """Make these the task groups that get the owner's host."""
+        if not groups and owner not in self.promises:
+            return
         for number, by in self.promises.put(owner, ordinal, groups):
             state = self.groups.get(number)
             if state is not None:

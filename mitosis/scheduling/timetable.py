@@ -14,6 +14,8 @@ Kind = Literal["affinity", "idle", "retries", "promises", "hostless", "delayed"]
 """The name of a list of times."""
 Timed = tuple[Kind, float, tuple[int, ...]]
 
+_NO_TIMES: list[Timed] = []
+
 
 class Timetable:
     """All times of a snapshot."""
@@ -36,9 +38,10 @@ class Timetable:
     def put(self, owner: Owner, times: Iterable[Timed]) -> None:
         """Make these the times that the owner contributes."""
         timed = [entry for entry in times if entry[1] < FOREVER]
-        former = self._of.pop(owner, ())
-        if not former and not timed:
+        former = self._of.get(owner, _NO_TIMES)
+        if former == timed:
             return
+        self._of.pop(owner, None)
         gone = list(former)
         for entry in timed:
             if entry in gone:

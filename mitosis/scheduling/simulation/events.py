@@ -26,12 +26,6 @@ class Events:
         """Let something happen after some time."""
         self.at(self.now + seconds, call, argument)
 
-    def first(self) -> Event:
-        """Return the first event, and make its time the present. It stays in the queue."""
-        event = self.queue[0]
-        self.now = event[0]
-        return event
-
     def remove_first(self) -> None:
         """Remove the first event."""
         heappop(self.queue)

@@ -92,15 +92,16 @@ class Simulator:
         events, facts, until = self.events, self.facts, self.workload.until
         queue, next_begins = events.queue, self.leases.tasks.next_begins
         while queue and queue[0][0] <= until:
-            _, _, what, argument = events.first()
-            if type(what) is not Run:
+            events.now, _, what, argument = queue[0]
+            if type(what) is Run:
+                if what.is_gone:
+                    events.remove_first()
+                elif not next_begins(what, argument):
+                    events.remove_first()
+                    self.leases.task_ended(what, argument)
+            else:
                 events.remove_first()
                 what(argument)  # type: ignore[operator]  # a function, see events.Event
-            elif what.is_gone:
-                events.remove_first()
-            elif not next_begins(what, argument):
-                events.remove_first()
-                self.leases.task_ended(what, argument)
             if facts.changed:
                 facts.changed = False
                 self._request(events.now)
