@@ -4,7 +4,9 @@ import os
 import signal
 import socket
 import subprocess
+from collections import Counter
 
+import httpx2
 import pytest
 from temporalio import workflow
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
@@ -86,6 +88,32 @@ async def test_it_listens_on_loopback_only_with_the_tuned_flags(server: Embedded
     assert listening == {"127.0.0.1", ui}
     assert ipaddress.ip_address(ui).is_loopback
     assert ui != "127.0.0.1"
+
+
+async def test_no_port_of_it_takes_requests_of_a_web_page(server: EmbeddedTemporal) -> None:
+    await start_a_workflow(server)
+    process = server.process
+    assert process is not None
+    [us] = [p for p in descendants(os.getpid()) if p.pid == process.pid]
+    ports = {c.laddr.port for c in us.net_connections() if c.status == "LISTEN"}
+    ports -= {int(server.ui_url.rpartition(":")[2])}
+    refused = Counter[int]()
+    terminate = "/api/v1/namespaces/mitosis/workflows/kept/terminate"
+    async with httpx2.AsyncClient() as client:
+        for port in ports:
+            for host in ("evil.example", f"127.0.0.1:{port}", f"localhost:{port}", "localhost"):
+                headers = {"Host": host, "Content-Type": "text/plain"}
+                url = f"http://127.0.0.1:{port}"
+                try:
+                    shown = await client.get(f"{url}/api/v1/namespaces", headers=headers)
+                    sent = await client.post(f"{url}{terminate}", headers=headers, content=b"{}")
+                except httpx2.HTTPError:
+                    continue  # it speaks no HTTP/1.1
+                refused[shown.status_code] += 1
+                refused[sent.status_code] += 1
+    assert refused[403] == 8, refused
+    assert not {code for code in refused if code < 400}
+    assert await knows_the_workflow(server)
 
 
 @workflow.defn
