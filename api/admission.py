@@ -11,6 +11,7 @@ from starlette.types import Scope
 
 from api.shares import Holder, Share
 from mitosis.contracts.errors import Overloaded
+from mitosis.store.pg.turns import CALLER
 
 MAX_REQUESTS = 10_000
 """Concurrent requests, including long polls (one per host and one per watcher)."""
@@ -56,7 +57,7 @@ class Admitted:
         self._bytes = 0
 
     def charge(self, holder: Holder) -> None:
-        """Count the request, and from now on its body, to the share of ``holder``.
+        """Count the request, and from now on its body and its connections, to the share of ``holder``.
 
         Raises:
             Overloaded: the holder has too many requests beside those of others.
@@ -68,6 +69,7 @@ class Admitted:
                 " try again in a second"
             )
         self._holder = holder
+        CALLER.set(holder)
 
     def grow(self, size: int) -> None:
         """Count more bytes of this request's body.

@@ -23,6 +23,7 @@ from mitosis.contracts.errors import (
     StorageFull,
 )
 from mitosis.store.pg.timing import Observe, timed_cursor
+from mitosis.store.pg.turns import Turns
 from mitosis.version import __version__
 
 log = logging.getLogger(__name__)
@@ -68,6 +69,7 @@ class Database:
     ) -> None:
         """Use :meth:`open`."""
         self._pool = pool
+        self._turns = Turns(max(1, pool.max_size // 2), ACQUIRE_SECONDS)
         self._direct_url = direct_url
         self._kwargs = kwargs
 
@@ -128,10 +130,11 @@ class Database:
         """Yield a connection in autocommit mode: every statement is a transaction.
 
         Raises:
-            DatabaseUnavailable: no connection within 5 s, or it broke, or a limit was reached.
+            DatabaseUnavailable: no turn of the caller (``turns``) within 5 s or no connection within
+                another 5 s, or it broke, or a limit was reached.
         """
         with as_unavailable():
-            async with self._pool.connection() as connection:
+            async with self._turns.turn(), self._pool.connection() as connection:
                 yield connection
 
     @asynccontextmanager

@@ -18,6 +18,8 @@ from api.bounded_protocol import BoundedProtocol
 from api.server import serving
 from api.streams import MAX_STREAMS, Streams
 from mitosis.contracts.http import TaskGroupSpec
+from mitosis.store.store import StoreOptions
+from tests.support.campaigns import held, until_blocked, world
 from tests.support.http_api import Api, in_process_api
 from tests.support.waiting import wait_until_async
 
@@ -172,3 +174,27 @@ async def test_a_body_that_nothing_reads_is_cut_off_after_the_answer_has_arrived
             assert await status(reader) == expected
             async with asyncio.timeout(20):
                 await reader.read()  # what the answer says, until the connection ends
+
+
+@pytest.mark.spec("S002-10")
+async def test_calls_of_one_user_that_wait_in_the_database_leave_connections_to_others(
+    api: Api, database: str
+) -> None:
+    most = StoreOptions(database_url=database).pool_size
+    async with attacked(api) as it, held(database) as other:
+        await other.held.execute(
+            "SELECT FROM group_live AS v JOIN task_groups AS g ON g.id = v.group_id"
+            " JOIN user_groups AS u ON u.id = g.user_group_id WHERE u.name = 'ann' FOR UPDATE OF v"
+        )
+        path = "/api/v1/task-groups/work/tasks"
+        blocked = [
+            asyncio.create_task(it.call("POST", path, by="ann", body=ONE_TASK))
+            for _ in range(2 * most)
+        ]
+        async with world(database) as w:
+            await until_blocked(w, most // 2)
+        assert await it.call("GET", "/api/v1/task-groups", by="ben") == 200
+        assert await it.call("POST", path, by="ben", body=ONE_TASK) == 201
+        assert not any(call.done() for call in blocked), "ann still waits"
+        await other.commit()
+        assert 201 in await asyncio.gather(*blocked)
