@@ -114,7 +114,7 @@ class TextOutput:
             self._line("  ".join(cells))
 
     def note(self, text: str) -> None:
-        self._line(text)
+        self._line(printable(text))
 
     def _line(self, text: str) -> None:
         self._stream.write(text.rstrip() + "\n")

@@ -22,7 +22,6 @@ REASONS = {
     "mitosis/handlers.py:Handler.__call__": "makes the object callable",
     "mitosis/contracts/errors.py:InvalidRequest.__init__": "gives the fact `field` a type",
     "api/deps.py:get_app_state": "FastAPI runs a dependency that is not async in a thread",
-    "mitosis/cli/rendering.py:TextOutput.note": "implements Output, which has other renderings",
     "mitosis/cli/rendering.py:TerminalOutput._print": "overrides how TextOutput prints",
     "mitosis/scheduling/facts.py:fact": "a decorator that mypy reads",
     "mitosis/store/pg/rows.py:_JsonOfStatements.load": "the hook that psycopg calls",

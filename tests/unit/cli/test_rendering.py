@@ -167,3 +167,14 @@ def test_the_stream_decides_between_plain_and_terminal() -> None:
 )
 def test_spans_are_short(seconds: float, text: str) -> None:
     assert span_text(timedelta(seconds=seconds)) == text
+
+
+@pytest.mark.parametrize("kind", [TextOutput, TerminalOutput])
+def test_notes_show_control_and_bidi_characters_escaped(kind: type[TextOutput]) -> None:
+    screen = Screen()
+    output = kind(screen)
+    output.note("steps:\n\tdescription: \x1b]0;title\x07 \u202ereversed \x9b2J")
+    for char in "\x1b\x07\u202e\x9b":
+        assert char not in screen.getvalue()
+    assert "steps:\n" in screen.getvalue()
+    assert "\\x202e" in screen.getvalue()
