@@ -5,6 +5,7 @@ nothing.
 """
 
 import json
+import os
 import uuid
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -65,7 +66,7 @@ def submit(
         priority=options.priority,
         timeout_seconds=seconds(options.timeout, "--timeout"),
         kill_grace_seconds=seconds(options.kill_grace, "--kill-grace"),
-        environment=variables(options.env or []),
+        environment=variables(options.env or [], os.environ),
         working_directory=options.cwd,
         dedup_key=options.dedup_key,
         retry=retry_policy(options.retries),

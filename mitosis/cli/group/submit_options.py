@@ -9,6 +9,15 @@ import typer
 TimeoutOption = Annotated[
     str | None, typer.Option(metavar="TIME", help="Kill each task after this long, as in 10m.")
 ]
+EnvOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--env",
+        metavar="NAME[=VALUE]",
+        help="Environment variable; NAME alone takes the value it has here, which no other user of this"
+        " machine can then see; repeatable.",
+    ),
+]
 RetriesOption = Annotated[int | None, typer.Option(help="How often a failed task runs again.")]
 
 
@@ -64,10 +73,7 @@ class TaskOptions:
     kill_grace: Annotated[
         str | None, typer.Option(metavar="TIME", help="Time from SIGTERM to SIGKILL.")
     ] = None
-    env: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="Environment variable; repeatable."),
-    ] = None
+    env: EnvOption = None
     cwd: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Working directory on the host.")
     ] = None

@@ -21,7 +21,7 @@ from mitosis.cli.group.options import (
     TeardownOption,
     UserGroupOption,
 )
-from mitosis.cli.group.submit_options import RetriesOption, TimeoutOption
+from mitosis.cli.group.submit_options import EnvOption, RetriesOption, TimeoutOption
 from mitosis.cli.registration import FormerNames
 from mitosis.cli.run.sources import LIST_OPENINGS
 
@@ -135,14 +135,7 @@ class RunTaskOptions:
     priority: PriorityOption = None
     timeout: TimeoutOption = None
     retries: RetriesOption = None
-    env: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--env",
-            metavar="NAME[=VALUE]",
-            help="Environment variable; NAME alone takes the value it has here; repeatable.",
-        ),
-    ] = None
+    env: EnvOption = None
     cwd: Annotated[
         str | None,
         typer.Option(

@@ -5,7 +5,7 @@ refused here first, under the name of its option.
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -133,19 +133,18 @@ def retry_policy(retries: int | None) -> RetryPolicy | None:
     return RetryPolicy(max_attempts=retries + 1)
 
 
-def variables(pairs: Iterable[str], here: Mapping[str, str] | None = None) -> dict[str, str] | None:
-    """Parse ``NAME=VALUE`` pairs; None without any. NAME alone takes its value from ``here`` if given.
+def variables(pairs: Iterable[str], here: Mapping[str, str]) -> dict[str, str] | None:
+    """Parse ``NAME=VALUE`` pairs; None without any. NAME alone takes its value from ``here``.
 
     Raises:
         InvalidRequest: a pair has no name or no value, or is not UTF-8.
     """
-    lookup: Callable[[str], str | None] = here.get if here is not None else lambda _: None
     environment: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
-        if not name or not (equals or here is not None):
+        if not name:
             raise InvalidRequest(f"{pair!r} must be NAME=VALUE", option="--env")
-        found = value if equals else lookup(name)
+        found = value if equals else here.get(name)
         if found is None:
             raise InvalidRequest(f"{name} is not set here; write {name}=VALUE", option="--env")
         _check_text(name, found)

@@ -163,10 +163,11 @@ def test_every_option_of_create_arrives(stack: CliStack, database: str) -> None:
         assert found.fetchall() == [(45.0, 5.0)]
 
 
-def test_every_option_of_submit_arrives(stack: CliStack) -> None:
+def test_every_option_of_submit_arrives(stack: CliStack, monkeypatch: pytest.MonkeyPatch) -> None:
     create("s")
     options = ("--priority", "5", "--timeout", "2m", "--kill-grace", "3s", "--cwd", "/tmp")
-    more = ("--env", "A=b=c", "--dedup-key", "k", "--retries", "2", "--label", "l")
+    monkeypatch.setenv("OF_MINE", "x")
+    more = ("--env=A=b=c", "--env=OF_MINE", "--dedup-key", "k", "--retries", "2", "--label", "l")
     words = ("--handler", "pkg.mod:run", "--arguments", '{"x": [1]}')
     done(mitosis("group", "submit", "s", *options, *more, *words))
     (task,) = done(mitosis("group", "tasks", "s", "--json")).json
@@ -174,7 +175,10 @@ def test_every_option_of_submit_arrives(stack: CliStack) -> None:
     spec = task["spec"]
     assert (spec["handler"], spec["arguments"]) == ("pkg.mod:run", {"x": [1]})
     assert (spec["timeout_seconds"], spec["kill_grace_seconds"]) == (120.0, 3.0)
-    assert (spec["environment"], spec["working_directory"]) == ({"A": "b=c"}, "/tmp")
+    assert (spec["environment"], spec["working_directory"]) == (
+        {"A": "b=c", "OF_MINE": "x"},
+        "/tmp",
+    )
     assert (spec["dedup_key"], spec["retry"]["max_attempts"], spec["labels"]) == ("k", 3, ["l"])
 
 

@@ -54,7 +54,7 @@ SUBMIT = [
     (["--handler", "m:f", "--arguments", "{"], "--arguments", "invalid JSON at character 2"),
     (["--handler", "m:f", "--arguments", "3"], "--arguments", '{"x": 1} or [1, 2]'),
     (["--", ""], "COMMAND: ", "must name a program"),
-    (["--env", "A", "--", "true"], "--env", "NAME=VALUE"),
+    (["--env", "NOT_SET_HERE_1", "--", "true"], "--env", "is not set here; write"),
     (["--env", "MITOSIS_X=1", "--", "true"], "--env: ", "set by Mitosis"),
     (["--cwd", "here", "--", "true"], "--cwd: ", "absolute path"),
     (["--retries", "100", "--", "true"], "--retries", "0 to 99"),
