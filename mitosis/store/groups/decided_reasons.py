@@ -35,15 +35,16 @@ class Decided:
     def obstacles(self, host: int) -> Sequence[Obstacle]:
         """Return the conditions that keep a host from the task group.
 
-        Conditions on the task group alone are said once, in its own line; of a host that nothing else keeps
-        from it, the first of them is the reason.
+        Conditions on the task group alone are said once, in its own line. Of a host that nothing else keeps
+        from it, the first of them is the reason; of one whose lease is safe for a time, what comes after it.
         """
         chain = self.chains.get(host)
         if chain is None:
             return []
         failed = [step for step in chain.obstacles if step.code not in OF_GROUP]
-        shown = failed or list(chain.obstacles)[:1]
-        return [Obstacle(code=step.code, line=step.sentence) for step in shown]
+        if not failed or all(step.code.startswith("held") for step in failed):
+            failed += [step for step in chain.obstacles if step.code in OF_GROUP][:1]
+        return [Obstacle(code=step.code, line=step.sentence) for step in failed]
 
     def reason(self, host: int) -> Reason:
         """Return the reason of a host without a lease of the task group: the first obstacle."""

@@ -1,5 +1,7 @@
 """`explain` by the decision: every condition with its values, and the smallest change, which then works."""
 
+from uuid import UUID
+
 import pytest
 
 from mitosis.contracts.errors import Conflict
@@ -10,6 +12,7 @@ from mitosis.store.groups.definition import update_group
 from mitosis.store.groups.explain import explain_group, explain_task
 from mitosis.store.leases.scheduler import assign_round
 from mitosis.store.managers.draining import drain_manager, resume_manager
+from mitosis.store.managers.explain import explain_manager
 from mitosis.store.managers.views import observe_manager
 from tests.support.campaigns import Host, World, world
 
@@ -234,3 +237,40 @@ async def test_what_runs_or_has_ended_needs_no_change(database: str) -> None:
         await w.cancel(group)
         ended = await explain_group(w.store, group)
         assert (ended.change, [host.obstacles for host in ended.hosts]) == (None, [()])
+
+
+async def working(w: World, group: UUID) -> Host:
+    """A host that executes a task of the group."""
+    host = await w.leased_host(group)
+    await host.renew(started=(await host.claim(1)).tasks)
+    return host
+
+
+@pytest.mark.parametrize("limit", ["max_managers", "useful size"])
+async def test_a_busy_host_that_will_not_be_taken_says_what_comes_after_its_affinity(
+    database: str, limit: str
+) -> None:
+    async with world(database) as w:
+        low = await w.group("low", priority=-100)
+        await w.submit(low, 100)
+        busy = await working(w, low)
+        most = {"max_managers": 1} if limit == "max_managers" else {}
+        high = await w.group("high", priority=120, **most)
+        await w.submit(high, 100 if most else 2)
+        await working(w, high)
+        if most:
+            await update_group(w.store, high, TaskGroupUpdate(max_managers=1))
+        hosts = {host.manager_id: host for host in (await explain_group(w.store, high)).hosts}
+        found = hosts[busy.manager_id]
+        assert found.line.startswith("stays with low for ")
+        assert found.code == "busy"
+        assert [one.code for one in found.obstacles] == [
+            "held_affinity",
+            "max_managers" if most else "enough",
+        ]
+        assert "; also is not needed: the task group has 1 of " in found.chain
+        asked = await explain_manager(w.store, busy.manager_id)
+        ours = next(one for one in asked.groups if one.task_group_id == high)
+        assert found.obstacles[1].line == next(
+            one.line for one in ours.obstacles if one.code == found.obstacles[1].code
+        )
