@@ -22,8 +22,8 @@ async def granted_roles(
     """Return the roles that ``groups`` (``name`` or ``name:role``) give, or write in the user's own group.
 
     Raises:
-        NotFound: there is no such user group.
-        PermissionDenied: the user does not have the role there.
+        NotFound: there is no such user group, or the user has no role in it.
+        PermissionDenied: the user has a lower role there.
         InvalidRequest: ``groups`` names a role that does not exist.
     """
     own: dict[str, Role] = {user.username: "write"}
@@ -35,10 +35,10 @@ async def granted_roles(
 
 
 def _check_role(user: User, group: GroupRole | None, name: str, role: Role) -> None:
-    if group is None:
+    held = None if group is None else "admin" if user.is_admin else group.role
+    if held is None:  # who has no role in a group is not shown that it exists
         raise NotFound(f"no such user group: {name}", field="groups")
-    held: Role | None = "admin" if user.is_admin else group.role
-    if held is None or RANK[held] < RANK[role]:
+    if RANK[held] < RANK[role]:
         raise PermissionDenied(
             f"you do not have the role {role} in the user group {name}", field="groups"
         )

@@ -4,6 +4,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -188,3 +189,33 @@ async def test_a_task_is_seen_by_those_who_see_its_group(api: Api) -> None:
         pass
     with problem(await api.call("GET", f"/tasks/{UUID(int=8 << 76)}"), 404, "not_found"):
         pass
+
+
+def calls_about(name: str) -> list[tuple[str, str, Any]]:
+    """Calls that name a user group, by one who has no role in it."""
+    task = {"namespace": "images", "name": "resize", "version": "1"}
+    worker = {"worker_id": "w", "supported_tasks": [task], "groups": [name]}
+    job = {"name": "j", "group_name": name, "steps": {"a": {"command": ["true"]}}}
+    return [
+        ("POST", "/managers", {"groups": [name]}),
+        ("POST", "/managers", {"groups": [f"{name}:read"]}),
+        ("POST", "/workers", worker),
+        ("GET", f"/user-groups/{name}/retention", None),
+        ("PUT", f"/user-groups/{name}/retention", {"keep": None}),
+        ("POST", "/task-groups", {"name": "g", "group_name": name}),
+        ("POST", "/jobs", {"definition": job, "group_name": name}),
+        ("GET", f"/named-tasks/images/resize/1/workers?group_name={name}", None),
+    ]
+
+
+@pytest.mark.spec("S002-10")
+async def test_a_stranger_does_not_see_whether_a_user_group_exists(api: Api) -> None:
+    await api.user("ann")
+    dave = await api.user("dave")
+    for there, nowhere in zip(calls_about("ann"), calls_about("noe"), strict=True):
+        answers = []
+        for name, (method, path, body) in (("ann", there), ("noe", nowhere)):
+            answer = await api.call(method, path, token=dave, json=body)
+            answers.append((answer.status_code, answer.text.replace(name, "NAME")))
+        assert answers[0] == answers[1], there
+        assert answers[0][0] in (403, 404), there
