@@ -83,6 +83,13 @@ def simulate(
     if workload is not None:
         _refuse_beside("--workload", given)
     made = _workload(workload, given)
+    if not made.groups:
+        raise InvalidRequest(
+            "no task group begins in this time on so few hosts: there is nothing to compare"
+            if workload is None
+            else f"{workload} has no task groups: there is nothing to compare",
+            option="--days" if workload is None else "--workload",
+        )
     if save is not None:
         _save(made, save)
     results = _simulated(made, policy or list(PolicyName), _rules(cli))

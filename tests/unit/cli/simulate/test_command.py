@@ -73,3 +73,14 @@ def test_what_makes_no_sense_is_refused_by_its_option(words: tuple[str, ...], li
     ran = mitosis("simulate", *words, stdin="")
     assert ran.status == ExitStatus.INVALID
     assert line in ran.err
+
+
+def test_a_workload_without_a_task_group_is_refused(tmp_path: Path) -> None:
+    few = mitosis("simulate", "--hosts", "2", "--days", "0.01")
+    assert few.status == ExitStatus.INVALID
+    assert "--days: no task group begins in this time on so few hosts" in few.err
+    lines = [{"kind": "workload", "until": 9}, {"kind": "host", "name": "h", "user_groups": ["t"]}]
+    text = "\n".join(map(json.dumps, lines))
+    none = mitosis("simulate", "--workload", "-", stdin=text)
+    assert none.status == ExitStatus.INVALID
+    assert "--workload: - has no task groups" in none.err
