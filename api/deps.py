@@ -239,7 +239,7 @@ async def require_role_in_group(state: AppState, user: User, group_name: str, ne
         PermissionDenied: the role is too small.
     """
     role = await role_in_group(state.store, user.user_id, group_name)
-    _require(role, needed, NotFound("there is no such user group", group_name=group_name))
+    _require(role, needed, NotFound(f"there is no user group {group_name}", group_name=group_name))
 
 
 def holder_of(request: HTTPConnection) -> Holder:

@@ -141,7 +141,7 @@ async def role_in_group(store: Store, user_id: UUID, group_name: str) -> Role | 
     parameters = {"user_id": user_id, "group_name": group_name}
     row = await _fetch(store, _Role, "role_in_group", parameters)
     if row is None:
-        raise NotFound("there is no such user group", group_name=group_name)
+        raise NotFound(f"there is no user group {group_name}", group_name=group_name)
     return row.role
 
 

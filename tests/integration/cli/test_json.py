@@ -35,7 +35,7 @@ MORE: dict[str, Sequence[Sequence[str]]] = {
     "logs": [["done"], ["done/{task}"], ["done", "-f"], ["done/{task}", "-f"]],
     "run": [["--detach", "true", "{}", ":::", "a"], ["--dry-run", "true", "{}", ":::", "a", "b"]],
     "retry": [["done", "--dry-run"], ["done"]],
-    "simulate": [["--hosts", "2", "--days", "0.02"]],
+    "simulate": [["--hosts", "6", "--days", "0.3"]],
     "explain": [["done"], ["done/{task}"]],
     "job check": [["{job}"]],
     "job schema": [[]],
