@@ -6,7 +6,7 @@ from uuid import UUID
 
 from mitosis.contracts.control import POKE_KINDS, Expected, Poke
 from mitosis.contracts.temporal_names import OUTBOX_CHANNEL
-from mitosis.store.pg.database import Connection, Database, as_unavailable
+from mitosis.store.pg.database import BY_INDEX, Connection, Database, as_unavailable
 from mitosis.store.pg.statements import load
 
 SQL = load("pg/outbox.sql")
@@ -67,7 +67,8 @@ async def expected(
     ``host_lost_after``: the silence in seconds after which a host without a lease is overdue.
     """
     parameters = {"api_stale_after": api_stale_after, "host_lost_after": host_lost_after}
-    async with database.connection() as connection:
+    async with database.transaction() as connection:
+        await connection.execute(BY_INDEX)
         row = await (await connection.execute(SQL["expected"], parameters)).fetchone()
     return Expected.model_validate(row)
 

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from mitosis.contracts.errors import Superseded, WorkerNotRegistered
+from mitosis.contracts.errors import Superseded, WorkerNotFound, WorkerNotRegistered
 from mitosis.contracts.service_tasks import NamedTaskAttempt
 from mitosis.contracts.wire import ReportStatus
 from mitosis.store.leases.silent_services import end_silent_registrations
@@ -28,6 +28,8 @@ from tests.support.worker_services import Service, healthy, service_group, submi
 SERVICES = ("one", "two", "three")
 PRIORITIES = {"one": 100, "two": 100, "three": 50}
 NAME = st.sampled_from(SERVICES)
+REFUSED = (WorkerNotRegistered, Superseded, WorkerNotFound)
+"""The process learns that it has to register again; after months also that its service is deleted."""
 
 
 class Services:
@@ -60,7 +62,7 @@ class Services:
 
     async def claim(self, name: str, *, lose: bool) -> None:
         process = self.processes[name]
-        with suppress(WorkerNotRegistered, Superseded):
+        with suppress(*REFUSED):
             if lose:
                 await process.ask(2)
             else:
@@ -79,7 +81,11 @@ class Services:
     async def report(self, name: str, *, lose: bool) -> None:
         process = self.processes[name]
         ended = list(self.ended[name].values())
-        answer = await process.report(*ended, lose=lose)
+        try:
+            answer = await process.report(*ended, lose=lose)
+        except WorkerNotFound:
+            assert not ended, "a service whose results are awaited was deleted"
+            return
         for one, status in zip(ended, answer.statuses, strict=True):
             assert status is not ReportStatus.UNKNOWN
             self.committed[one.task_id] += status is ReportStatus.COMMITTED
@@ -93,10 +99,14 @@ class Services:
 
     async def beat(self, name: str) -> None:
         process = self.processes[name]
-        with suppress(WorkerNotRegistered, Superseded):
+        with suppress(*REFUSED):
             for stop in (await process.heartbeat()).stop:
                 process.held.pop(stop.task_id)
                 self.ended[name].pop(stop.task_id, None)
+
+    async def goodbye(self, name: str) -> None:
+        with suppress(WorkerNotFound):
+            await self.processes[name].goodbye()
 
     async def finish(self) -> None:
         """One more answer is lost, then every service works in order until nothing is left."""
@@ -121,7 +131,7 @@ class Services:
         assert await self.w.value("SELECT count(*) FROM open_task") == 0
 
     async def is_registered(self, name: str) -> bool:
-        with suppress(WorkerNotRegistered, Superseded):
+        with suppress(*REFUSED):
             return bool(await self.processes[name].heartbeat())
         return False
 
@@ -197,7 +207,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(name=NAME)
     def goodbye(self, name: str) -> None:
-        self.does(self.services.processes[name].goodbye())
+        self.does(self.services.goodbye(name))
 
 
 async def emptied(w: World) -> Services:
