@@ -41,7 +41,7 @@ DYNAMIC_CONFIG: Mapping[str, str] = {
     "matching.workerRegistryEntryTTL": '"30s"',
     "matching.workerRegistryMinEvictAge": '"10s"',
     "matching.workerRegistryEvictionInterval": '"5s"',
-    # The server has a HTTP API too, which asks for no login and checks no origin: a page in a browser could
+    # The server has an HTTP API too, which asks for no login and checks no origin: a page in a browser could
     # send it signals. With a list of no hosts it answers 403 to everyone.
     "frontend.httpAllowedHosts": "[]",
     # Concurrent long polls per namespace: 1,200 by default, which is 240 hosts.

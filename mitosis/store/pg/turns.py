@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from psycopg_pool import PoolTimeout
 
@@ -20,7 +20,8 @@ _HAS_TURN: ContextVar[bool] = ContextVar("mitosis_database_turn", default=False)
 @dataclass(slots=True)
 class _Queue:
     free: asyncio.Semaphore
-    users: int = field(default=0)
+    users: int = 0
+    """Calls that have a turn or wait for one."""
 
 
 class Turns:
